@@ -21,7 +21,7 @@ from adapter.inference import Failure, InferenceFailed
 from adapter.serving import AlreadyLoaded
 from adapter.telemetry.logs import note
 
-JSON = "application/json"
+JSON, BINARY = "application/json", "application/octet-stream"
 UNAVAILABLE, NO_ROOM = 503, 507
 COMPRESSED_FROM_BYTES = 1024
 WRITE_SECONDS = 60.0
@@ -123,6 +123,11 @@ def _weights(values: Iterable[str]) -> Mapping[str, float]:
 def stream_headers(content_type: str) -> Mapping[str, str]:
     """No proxy keeps such an answer, or waits for its end."""
     return {"Content-Type": content_type, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+def event(value: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + orjson.dumps(value) + b"\n\n"
 
 
 class Stream:

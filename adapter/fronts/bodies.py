@@ -240,36 +240,26 @@ async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Resu
         raise
 
 
-def parsed(text: bytes, *, is_unique: bool = False) -> Any:
+def parsed(text: bytes) -> Any:
     """
-    A JSON text; `is_unique`: no object may have a key twice.
+    A JSON text; NaN and infinities may stand in it, as Triton writes them.
 
     Raises:
         HttpError: 400: no JSON, or nested deeper than 100 levels.
     """
     if not _is_flat(text):
         raise HttpError(400, f"the body is no JSON of at most {MOST_LEVELS} levels: it is nested deeper")
-    if not is_unique:
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            if b"NaN" not in text and b"Infinity" not in text:
-                raise HttpError(400, f"the body is no JSON: {error}") from None
     try:
-        value = json.loads(text.decode(), parse_int=_whole, parse_float=_finite, object_pairs_hook=_unique if is_unique else None)
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in text and b"Infinity" not in text:
+            raise HttpError(400, f"the body is no JSON: {error}") from None
+    try:
+        value = json.loads(text.decode(), parse_int=_whole, parse_float=_finite)
         orjson.dumps(value)  # all is as orjson reads it: no half of a pair in a text, no number beyond a double
     except (ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None
     return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise HttpError(400, f"input {key!r} already exists in request")  # Triton's words
-        found[key] = value
-    return found
 
 
 def _whole(digits: str) -> int | float:

@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
@@ -22,8 +23,8 @@ from aiohttp import hdrs, web
 from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError, StartError
-from adapter.fronts import metrics, openapi
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
+from adapter.fronts import metrics
+from adapter.fronts.answers import UNAVAILABLE, HttpError, json_answer, status_of
 from adapter.fronts.bodies import BUDGET, FRONT, MAX_BODY, Budget
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
@@ -60,8 +61,6 @@ class Route:
     handler: Handler
     api: str
     """One of `GROUPS`."""
-    about: openapi.Operation
-    """Of `/openapi.json`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +68,7 @@ class Front:
     """One HTTP front."""
 
     name: str
-    """`sagemaker`, `v2` or `lmi`: of metrics and logs."""
-    title: str
-    """Of `/openapi.json`."""
+    """`sagemaker`, `v2` or `lmi`: of metrics, logs, and the file that describes it."""
     routes: Sequence[Route]
     fails: Callable[[web.BaseRequest, int, str], web.Response]
     """Writes an error: the request, its status, one line of text."""
@@ -200,12 +197,15 @@ class Edge:
 
 
 def _description(front: Front) -> Route:
-    body = orjson.dumps(openapi.document(front.title, [(route.method, route.path, route.about) for route in front.routes]))
+    """OpenAPI 3.1 of the paths that the front has."""
+    document = orjson.loads(Path(__file__).with_name(f"{front.name}.openapi.json").read_bytes())
+    paths = {route.path for route in front.routes}
+    document["paths"] = {path: about for path, about in document["paths"].items() if path in paths}
 
     async def handler(_request: web.Request) -> web.Response:
-        return bytes_answer(body, JSON)
+        return json_answer(document)
 
-    return Route("GET", openapi.PATH, handler, "metadata", openapi.operation("This description"))
+    return Route("GET", "/openapi.json", handler, "metadata")
 
 
 def name_in(request: web.Request) -> str:

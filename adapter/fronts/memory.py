@@ -28,7 +28,7 @@ _LOAD = re.compile(
 """A device without space is the shared memory of python models; the disk is the adapter's, and has errors of its own."""
 
 
-def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: str = "") -> bool:
+def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: object = "") -> bool:
     """
     Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path.
 
@@ -38,7 +38,7 @@ def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: st
     for name in map(re.escape, names):
         text = re.sub(rf"'{name}(?:_\d+)*'|\"{name}(?:_\d+)*\"|/{name}/", " ", text)
     found = _expressions(_GPU, text) | (_expressions(_LOAD, text) if is_load else set())
-    return bool(found) and not found <= _expressions(_GPU, said)
+    return bool(found) and not found <= _expressions(_GPU, str(said))
 
 
 def _expressions(pattern: re.Pattern[str], text: str) -> set[str]:

@@ -12,13 +12,11 @@ Sources: "Custom Containers Contract for Multi-Model Endpoints"; of `limit`: mul
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os.path
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,11 +31,8 @@ from adapter.fronts.asking import obstacle_of
 from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, take_for_parsing
 from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
 from adapter.fronts.memory import is_out_of_memory
-from adapter.fronts.openapi import BINARY as BYTES
-from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import Wanted, inferred
-from adapter.fronts.v2.requests import header_length
+from adapter.fronts.v2.infer import Wanted, header_length, inferred
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import KnownModel, Models
@@ -62,28 +57,24 @@ _TYPES = {
 }
 MOST = 100
 """Of a page."""
-_VERSION = b"1"
 _PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
-_PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 100}, "next_page_token": TEXT}
-_LOAD = shaped("model_name", "url", model_name=TEXT, url=TEXT)
-_INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BYTES))
 
 
-def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering, *, non_finite: str) -> Front:
-    """The front of SageMaker's multi-model contract; `answering` is for language models, `non_finite` as V2_NON_FINITE."""
-    handlers = _Handlers(settings, models, inference, answering, non_finite)
+def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering) -> Front:
+    """The front of SageMaker's multi-model contract; `answering` is for language models."""
+    handlers = _Handlers(settings, models, inference, answering)
     routes = [
-        Route("GET", "/ping", handlers.ping, "health", operation("Whether models can be loaded and asked")),
-        Route("GET", "/models", handlers.list, REPOSITORY, operation("The models that serve", query=_PAGE)),
-        Route("POST", "/models", handlers.load, REPOSITORY, operation("Load a model", body=_LOAD)),
-        Route("GET", "/models/{name}", handlers.get, REPOSITORY, operation("One model")),
-        Route("DELETE", "/models/{name}", handlers.unload, REPOSITORY, operation("Unload a model")),
-        Route("POST", "/models/{name}/invoke", handlers.invoke, "inference", _INVOKE),
-        Route("POST", "/invocations", handlers.invocations, "inference", _INVOKE),
+        Route("GET", "/ping", handlers.ping, "health"),
+        Route("GET", "/models", handlers.list, REPOSITORY),
+        Route("POST", "/models", handlers.load, REPOSITORY),
+        Route("GET", "/models/{name}", handlers.get, REPOSITORY),
+        Route("DELETE", "/models/{name}", handlers.unload, REPOSITORY),
+        Route("POST", "/models/{name}/invoke", handlers.invoke, "inference"),
+        Route("POST", "/invocations", handlers.invocations, "inference"),
     ]
     if settings.has_local_endpoints:
-        routes.append(Route("POST", "/endpoints/{endpoint}/invocations", handlers.invocations, "inference", _INVOKE))
-    return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
+        routes.append(Route("POST", "/endpoints/{endpoint}/invocations", handlers.invocations, "inference"))
+    return Front(name="sagemaker", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,6 @@ class _Handlers:
     models: Models
     inference: TritonInference
     answering: llm.Answering
-    non_finite: str
 
     async def ping(self, _request: web.Request) -> web.Response:
         """Whether models can be loaded and asked."""
@@ -114,14 +104,13 @@ class _Handlers:
                 raise NoCapacity(refused.text) from refused
             raise
         note(size_bytes=loaded.size_bytes)
-        status = "Workers scaled" if self.settings.answers_as == "mms" else f'Model "{model.name}" registered'
-        return json_answer({"status": status})
+        return json_answer({"status": f'Model "{model.name}" registered'})
 
     async def list(self, request: web.Request) -> web.Response:
         """GET /models: what serves, sorted by name; never waits."""
         serving = [model for model in self.models.known() if model.is_serving]
         found, token = page(serving, request.query.get("limit"), request.query.get("next_page_token"))
-        value: dict[str, Any] = {"models": [self._shown(model) for model in found]}
+        value: dict[str, Any] = {"models": [_shown(model) for model in found]}
         return json_answer(value if token is None else {**value, "nextPageToken": token})
 
     async def get(self, request: web.Request) -> web.Response:
@@ -130,7 +119,7 @@ class _Handlers:
         model = self.models.find(name)
         if model is None or not model.is_serving:
             raise not_found(name)
-        return json_answer(self._shown(model))
+        return json_answer(_shown(model))
 
     async def unload(self, request: web.Request) -> web.Response:
         """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
@@ -141,10 +130,6 @@ class _Handlers:
         note(model_id=model.model_id)
         await self.models.unload(model.model_id)
         return json_answer({"status": f'Model "{name}" unregistered'})
-
-    def _shown(self, model: KnownModel) -> Mapping[str, str]:
-        url = str(Path(model.url).parent) if self.settings.answers_as == "triton" else model.url
-        return {"modelName": model.name, "modelUrl": url}
 
     def _roots_of(self, url: str) -> tuple[Path, ...]:
         """All roots, the one first that the url seems to lie in; where it does is found out with all links followed."""
@@ -178,32 +163,26 @@ class _Handlers:
                 return await self._of_json(request, model, body)
             length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
             take_for_parsing(request, body, length)
-            return _written(*await inferred(self.inference, self._wanted(model), body, length))
+            return _written(*await inferred(self.inference, _wanted(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model, body) from failed
 
     async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
-        if self.settings.schema != "infer":
-            return await self._generated(request, model, body, is_stream=self.settings.schema == "generate_stream")
         take_for_parsing(request, body)
         value = await off_loop_if_large(len(body), partial(parsed, body))
-        inputs = value.get("inputs") if isinstance(value, dict) else None
-        is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
-        if is_text or llm.is_openai(value):
-            return await self.answering.answer(request, model, partial(_as_it_is, value))
-        if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
-            return await self._generated(request, model, body, is_stream=value.get("stream") is True)
-        return _written(*await inferred(self.inference, self._wanted(model), body, None, value))
-
-    async def _generated(self, request: web.Request, model: KnownModel, body: bytes, *, is_stream: bool) -> web.StreamResponse:
-        take_for_parsing(request, body)
-        value = await off_loop_if_large(len(body), partial(generate.object_of, body))
-        if is_stream:
-            return await generate.streamed(self.inference, self._wanted(model), value, request)
-        return await generate.whole(self.inference, self._wanted(model), value)
-
-    def _wanted(self, model: KnownModel) -> Wanted:
-        return Wanted(model=model.model_id, name=model.name, non_finite=self.non_finite)
+        schema = self.settings.schema
+        if schema == "infer" and isinstance(value, dict):
+            inputs = value.get("inputs")
+            is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
+            if is_text or llm.is_openai(value):
+                return await self.answering.answer(request, model, llm.as_it_is(value))
+            if "inputs" not in value and llm.PROMPT in value:
+                schema = "generate_stream" if value.get("stream") is True else "generate"
+        if schema == "infer":
+            return _written(*await inferred(self.inference, _wanted(model), body, None, value))
+        if schema == "generate":
+            return await generate.whole(self.inference, _wanted(model), value)
+        return await generate.streamed(self.inference, _wanted(model), value, request)
 
     def _serving(self, name: str) -> KnownModel:
         model = self.models.find(name)
@@ -217,12 +196,13 @@ class _Handlers:
         if failed.failure is Failure.NOT_FOUND:
             return not_found(model.name)
         is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
-        names, said = (model.name, model.model_id), body.decode("utf-8", "replace")
-        if not is_theirs and is_out_of_memory(failed.text, names, is_load=False, said=said):
+        if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False, said=body):
             return NoCapacity(failed.text)
-        if is_theirs or (self.settings.answers_as == "triton" and failed.failure is Failure.INTERNAL):
-            return HttpError(400, failed.text)
-        return failed
+        return HttpError(400, failed.text) if is_theirs else failed
+
+
+def _shown(model: KnownModel) -> Mapping[str, str]:
+    return {"modelName": model.name, "modelUrl": model.url}
 
 
 def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
@@ -230,12 +210,12 @@ def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)
 
 
+def _wanted(model: KnownModel) -> Wanted:
+    return Wanted(model=model.model_id, name=model.name)
+
+
 def _written(body: bytes, length: int | None) -> web.Response:
     return bytes_answer(body, JSON if length is None else f"{BINARY};json-header-size={length}")
-
-
-async def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _is_json(content_type: str) -> bool:
@@ -252,30 +232,16 @@ def page(models: Sequence[KnownModel], limit: str | None, token: str | None) -> 
     Raises:
         HttpError: 400: a limit or a token that is none.
     """
-    most = _limit(limit)
-    start = 0 if token is None else bisect_right([model.name for model in models], _last_name(token))
-    found = models[start : start + most]
-    return found, _token(found[-1].name) if start + most < len(models) else None
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return MOST
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST)) and 1 <= int(text) <= MOST):
+    most = MOST if limit is None else int(limit) if limit.isascii() and limit.isdigit() and len(limit) <= len(str(MOST)) else 0
+    if not 1 <= most <= MOST:
         raise HttpError(400, f"limit must be a number from 1 to {MOST}")
-    return int(text)
-
-
-def _token(name: str) -> str:
-    return base64.urlsafe_b64encode(_VERSION + name.encode()).decode().rstrip("=")
-
-
-def _last_name(token: str) -> str:
-    with suppress(ValueError):
-        content = base64.urlsafe_b64decode(token + "==")
-        if content.startswith(_VERSION):
-            return content.removeprefix(_VERSION).decode()
-    raise HttpError(400, "next_page_token is not one that this server has given")
+    try:
+        last = bytes.fromhex(token or "").decode()
+    except ValueError:
+        raise HttpError(400, "next_page_token is not one that this server has given") from None
+    start = bisect_right([model.name for model in models], last)
+    found = models[start : start + most]
+    return found, found[-1].name.encode().hex() if start + most < len(models) else None
 
 
 def model_id_of(name: str) -> str:

@@ -121,12 +121,12 @@ def numbers(datatype: str, raw: bytes) -> Array:
     return _floats(datatype, np.frombuffer(raw, kind, len(raw) // kind.itemsize))
 
 
-def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal", is_base64: bool = False) -> bytes:
+def as_json(what: str, datatype: str, raw: bytes, *, is_base64: bool = False) -> bytes:
     """
-    The elements as a flat JSON array; `non_finite` as V2_NON_FINITE.
+    The elements as a flat JSON array; NaN and infinities as Triton writes them.
 
     Raises:
-        HttpError: 400: BYTES that are no UTF-8, without base64; 500: NaN or an infinity where that is an error, an unknown datatype.
+        HttpError: 400: BYTES that are no UTF-8, without base64; 500: the model's answer cannot be such elements.
     """
     if datatype == "BYTES":
         return orjson.dumps(_texts(what, raw, is_base64=is_base64))
@@ -136,11 +136,9 @@ def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal"
         raise HttpError(500, f"{what}: the model's answer ends in the middle of an element of {datatype}")
     values = numbers(datatype, raw)
     text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-    if non_finite == "null" or datatype not in _FLOATS or np.isfinite(values).all():
-        return text  # in which orjson has written null
-    if non_finite == "error":
-        raise HttpError(500, f"{what}: the model's answer has NaN or an infinity, which JSON cannot carry (V2_NON_FINITE)")
-    parts = text[1:-1].split(b",")
+    if datatype not in _FLOATS or np.isfinite(values).all():
+        return text
+    parts = text[1:-1].split(b",")  # in which orjson has written null for them
     for place in np.flatnonzero(~np.isfinite(values)):
         value = values[place]
         parts[place] = b"NaN" if np.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

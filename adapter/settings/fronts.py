@@ -31,7 +31,6 @@ PLATFORM_PORT = 8080
 OUTPUT_FORMATTERS = ("auto", "json", "jsonlines", "sse")
 ROLLING_BATCHES = ("auto", "disable", "vllm", "lmi-dist", "trtllm", "scheduler")
 """As DJL Serving names them: which engine batches is the model's own affair here."""
-DETAILS = ("honest", "strict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +90,6 @@ class SageMakerSettings(Group):
     """
     has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", BOOLEAN, "false")
     """Also serve `/endpoints/{name}/invocations`, which lets a client of SageMaker's runtime call this container."""
-    answers_as: str = setting("SAGEMAKER_ANSWERS_AS", choice("contract", "triton", "mms"), "contract")
-    """
-    Whose answers are imitated where clients expect them: `triton`: `modelUrl` is the parent folder of the model, every
-    failed invoke is 400; `mms` (multi-model-server): the status text of a load is `Workers scaled`.
-    """
     schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("infer", "generate", "generate_stream"), "infer")
     """
     What JSON asks for in an invocation: `infer`: its form says it (V2, LMI, or generate); else always `generate`, or
@@ -124,11 +118,6 @@ class V2Settings(Group):
     Open the model repository API: `/v2/repository/...`. A client that reaches the port can then load models of Triton's
     folder, or of a request, and unload every model. Directories there that the adapter has not placed are then left
     alone.
-    """
-    non_finite: str = setting("V2_NON_FINITE", choice("literal", "null", "error"), "literal")
-    """
-    How NaN and infinities are written as JSON: `literal` (NaN, Infinity, as Triton does), `null`, or `error` (the
-    request fails).
     """
 
     def problems(self) -> Iterator[str]:
@@ -194,5 +183,3 @@ class LlmSettings(Group):
     Schema: `disable`: always the dynamic one; all others as `auto`: a prompt has the rolling one, a list of prompts the
     dynamic one.
     """
-    details: str = setting("LMI_DETAILS", choice(*DETAILS), "honest")
-    """Token details that the model's backend cannot tell are `honest`: null, or `strict`: the request fails."""

@@ -63,7 +63,6 @@ def test_fronts() -> None:
         output_formatter="sse",
         is_streaming=True,
         rolling_batch="disable",
-        details="strict",
     )
     _, fronts = case("fronts").of_kind("Service")
     assert {port["name"]: port["targetPort"] for port in fronts["spec"]["ports"]} == wanted

@@ -72,7 +72,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("mock", {"PROMPT": "a", "STREAM": "false"}, 400, "attempt to access JSON non-boolean as boolean"),
     ("mock", {"PROMPT": {"USER": "a"}}, 400, "attempt to access JSON non-string as string"),
     ("mock", {"PROMPT": "a", "PARAMS": {"P": 0}}, 400, "parameter 'PARAMS' has invalid type"),
-    ("mock", b'{"PROMPT": "a", "PROMPT": "b"}', 400, "input 'PROMPT' already exists in request"),
+    ("mock", {"PROMPT": "a", "parameters": {"PROMPT": "b"}}, 400, "input 'PROMPT' already exists in request"),
     ("mock", {"PROMPT": ["a", "b"]}, 400, "PROMPT"),
     ("mock", b"[" * 250_000, 400, "no JSON"),
     ("absent", {"PROMPT": "a"}, 404, "absent"),

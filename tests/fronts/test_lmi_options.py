@@ -10,7 +10,7 @@ import pytest
 
 from tests.fronts.llm_rig import EVENTS, LINES, ask, env, lines, load, token, with_options
 from tests.fronts.rig import Answer, FrontsPod, Http
-from tests.real.llm_models import llm_api, trtllm, vllm
+from tests.real.llm_models import llm_api, vllm
 from tests.real.models import Files, affine, write
 
 OPTIONED: Mapping[str, Callable[[], Files]] = {
@@ -21,7 +21,6 @@ OPTIONED: Mapping[str, Callable[[], Files]] = {
     "streams": lambda: with_options(vllm(), "option.enable_streaming=true"),
     "dynamic": lambda: with_options(vllm(), "option.rolling_batch=disable"),
     "dynamic_sse": lambda: with_options(vllm(), "option.rolling_batch=disable\noption.output_formatter=sse"),
-    "strict": lambda: with_options(trtllm(), "option.details=strict"),
     "delta": lambda: with_options(llm_api(), "option.text_output=delta"),
     "bad": lambda: with_options(vllm(), "option.output_formatter=xml"),
 }
@@ -67,15 +66,6 @@ def test_the_dynamic_schema_for_every_request(models: FrontsPod) -> None:
     assert (bad.status, bad.json["message"]) == (424, "invoke handler failure")
 
 
-def test_strict_details_are_an_error_where_the_backend_cannot_tell(models: FrontsPod) -> None:
-    for stream in (False, True):
-        answer = two(models.llm, "strict", stream, details=True)
-        text = "parameters.details: the model gives no token details: its backend is tensorrt_llm"
-        assert (answer.status, answer.json["error"]) == (424, text)
-    assert two(models.llm, "strict").json == {"generated_text": " a a"}
-    assert two(models.llm, "strict", inputs=["a"], details=True).json == [{"generated_text": " a a"}]
-
-
 def test_what_an_answer_holds(models: FrontsPod) -> None:
     assert [line["token"]["text"] for line in lines(two(models.llm, "delta", True))] == [" a", " a a"]
 
@@ -101,11 +91,10 @@ def test_another_file_counts_from_the_next_load_on(models: FrontsPod) -> None:
 
 def test_tgi_for_all_by_a_variable(models: FrontsPod) -> None:
     """A model's own file beats it; the files are found again by the adapter that comes after."""
-    with env(models, OPTION_TGI_COMPAT="true", OPTION_OUTPUT_FORMATTER="jsonlines", LMI_DETAILS="strict"):
+    with env(models, OPTION_TGI_COMPAT="true", OPTION_OUTPUT_FORMATTER="jsonlines"):
         assert is_tgi(two(models.llm, "vllm", False))
         assert [line["index"] for line in lines(two(models.llm, "vllm"), LINES)] == [1, 2]
         assert lines(models.llm("POST", "/generate_stream", {"inputs": "a"}), EVENTS)
-        assert two(models.llm, "trtllm", details=True).status == 422
         assert two(models.llm, "no_tgi").json == {"generated_text": " a a"}
     assert two(models.llm, "vllm").json == {"generated_text": " a a"}
 

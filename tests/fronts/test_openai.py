@@ -151,6 +151,7 @@ def test_a_stream_has_the_text_of_the_whole(http: Http) -> None:
     ("path", "change", "field", "words"),
     [
         ("completions", {"model": None}, "model", "must be the name of a model"),
+        ("completions", {"model": "vllm\0x"}, "model", "must be the name of a model"),
         ("completions", {"prompt": [1, 2]}, "prompt", "must be a text, or a list of texts, and not empty; lists of tokens are not taken"),
         ("completions", {"prompt": ["a"] * 64, "n": 2}, "prompt", "64 prompts with 2 choices each; 64 choices are the most"),
         ("completions", {"n": 0}, "n", "must be an integer from 1 to 64"),

@@ -2,7 +2,7 @@
 The chat template of a model, and the prompt that it makes of messages.
 
 It is read beside the model: `chat_template.jinja`, or `tokenizer_config.json`, at the top of its directory or in version 1. All templates
-are rendered by one process of their own, one after the other; one that takes too long is killed, and not tried again.
+are rendered by one process of their own, one after the other; one that takes too long is killed, and refused for a while.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from pathlib import Path
 from typing import Any, cast
 
 from adapter.errors import InvalidModel
-from adapter.fronts.answers import HttpError
+from adapter.fronts.answers import UNAVAILABLE, HttpError
 from adapter.fronts.bodies import off_loop_if_large
-from adapter.fronts.llm.openai import BadField
+from adapter.fronts.llm.parameters import BadParameter
 from adapter.model import CHAT_TEMPLATE_FILE, TOKENIZER_FILE
 from adapter.serving import KnownModel
 
+START_SECONDS = 30.0
+"""For the process to import what it needs: a busy node is no fault of a template."""
 RENDER_SECONDS = 2.0
+REFUSED_SECONDS = 60.0
+"""So long a template that has taken too long is not tried again: others wait behind it. Its messages may have been the reason."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of a prompt, and of a file."""
+"""Of a prompt, of a file, and characters of messages."""
 MOST_TEMPLATE = 128 * 1024
 KEPT = 256
-"""Models whose template is remembered."""
+"""Models whose template is remembered, and templates that are refused."""
 _PROGRAM = Path(__file__).with_name("templating.py")
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
-_MOST_REFUSED = 256
 NONE = f"the model has no chat template ({CHAT_TEMPLATE_FILE}, or chat_template in {TOKENIZER_FILE}): it answers /v1/completions only"
 FileOf = Callable[[KnownModel, str, int], Awaitable[bytes | None]]
 """A file beside a model, by its path there, with a bound on its bytes; None: it has none."""
@@ -48,16 +51,17 @@ class Chats:
         self._turn = asyncio.Lock()
         self._known: dict[tuple[str, str | None], tuple[str | None, Mapping[str, str]]] = {}
         """Model id and placement → template and special tokens."""
-        self._refused: dict[str, str] = {}
-        """Template that has taken too long → why."""
+        self._refused: dict[str, float] = {}
+        """Template that has taken too long → until when it is refused, by the loop's clock."""
 
-    async def prompt(self, model: KnownModel, messages: Sequence[Mapping[str, Any]]) -> str:
+    async def prompt(self, model: KnownModel, messages: Sequence[Mapping[str, str]]) -> str:
         """
         The prompt, without the token of its beginning: the backend's tokenizer puts that.
 
         Raises:
-            BadField: the model has no template, or it refuses these messages.
-            InvalidModel: the files beside the model cannot be used.
+            BadParameter: the model has no template, or the messages are too long.
+            HttpError: 400: the template refuses these messages; 503: none can be rendered now.
+            InvalidModel: the files beside the model cannot be used, or the template takes too much.
         """
         key = (model.model_id, model.placed)
         if key not in self._known:
@@ -66,9 +70,17 @@ class Chats:
                 del self._known[next(iter(self._known))]
         template, tokens = self._known[key]
         if template is None:
-            raise BadField("messages", NONE)
-        context = {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}
-        return (await self._rendered(template, context)).removeprefix(tokens.get("bos_token", "") or "\0")
+            raise BadParameter("messages", NONE)
+        size = sum(len(name) + len(text) for message in messages for name, text in message.items())
+        if size > MOST_BYTES:
+            raise BadParameter("messages", f"have more than {MOST_BYTES} characters")
+        asked = {"template": template, "context": {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}}
+        async with self._turn:  # also around the line: those that wait have none in memory
+            line = await off_loop_if_large(size, lambda: json.dumps(asked).encode() + b"\n")
+            answer = await self._rendered(template, line)
+        if "error" in answer:
+            raise HttpError(400, f"the model's chat template refuses these messages: {answer['error']}")
+        return str(answer["text"]).removeprefix(tokens.get("bos_token", "") or "\0")
 
     async def close(self) -> None:
         """End the process."""
@@ -83,12 +95,17 @@ class Chats:
                 config = await off_loop_if_large(len(content), partial(json.loads, content))
         config = config if isinstance(config, dict) else {}
         tokens = {name: _text_of(config.get(name)) for name in _TOKENS}
-        if (content := await self._beside(model, CHAT_TEMPLATE_FILE)) is not None:
-            return _checked(content.decode("utf-8", "replace")), tokens
         template = config.get("chat_template")
+        if (content := await self._beside(model, CHAT_TEMPLATE_FILE)) is not None:
+            template = content.decode("utf-8", "replace")
         if isinstance(template, list):  # several, by name
-            template = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}.get("default")
-        return _checked(template) if isinstance(template, str) else None, tokens
+            named = {entry.get("name"): entry.get("template") for entry in template if _has_name(entry)}
+            template = named.get("default")
+        if not isinstance(template, str):
+            return None, tokens
+        if len(template) > MOST_TEMPLATE:
+            raise InvalidModel(f"the model's chat template has {len(template)} characters; {MOST_TEMPLATE} are the most")
+        return template, tokens
 
     async def _beside(self, model: KnownModel, name: str) -> bytes | None:
         for path in (name, f"1/{name}"):
@@ -96,38 +113,43 @@ class Chats:
                 return content
         return None
 
-    async def _rendered(self, template: str, context: Mapping[str, Any]) -> str:
-        line = json.dumps({"template": template, "context": context}).encode() + b"\n"
-        async with self._turn:
-            if template in self._refused:
-                raise InvalidModel(self._refused[template])
-            try:
-                async with asyncio.timeout(RENDER_SECONDS):
-                    answer = json.loads(await self._asked(line))
-            except TimeoutError:
-                await self._end()
-                self._refused[template] = f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s"
-                if len(self._refused) > _MOST_REFUSED:
-                    del self._refused[next(iter(self._refused))]
-                raise InvalidModel(self._refused[template]) from None
-            except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:  # it has died, or its answer is too long
-                await self._end()
-                raise InvalidModel("the model's chat template takes too much memory, or its prompt is too long") from error
-            except BaseException:
-                await self._end()  # what it would answer is another one's
-                raise
-        if "error" in answer:
-            raise HttpError(400, f"the model's chat template refuses these messages: {answer['error']}")
-        return str(answer["text"])
+    async def _rendered(self, template: str, line: bytes) -> Any:
+        now, slow = asyncio.get_running_loop().time, f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s"
+        if self._refused.get(template, 0.0) > now():
+            raise InvalidModel(slow)
+        try:
+            child = await self._started()
+            writer, reader = cast("StreamWriter", child.stdin), cast("StreamReader", child.stdout)
+            async with asyncio.timeout(RENDER_SECONDS):
+                writer.write(line)
+                await writer.drain()
+                return json.loads(await reader.readuntil(b"\n"))
+        except TimeoutError:
+            self._refused.pop(template, None)
+            self._refused[template] = now() + REFUSED_SECONDS
+            if len(self._refused) > KEPT:
+                del self._refused[next(iter(self._refused))]
+            await self._end()
+            raise InvalidModel(slow) from None
+        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:  # it has died, or its answer is too long
+            await self._end()
+            raise InvalidModel("the model's chat template takes too much memory, or its prompt is too long") from error
+        except BaseException:
+            await self._end()  # what it would answer is another one's
+            raise
 
-    async def _asked(self, line: bytes) -> bytes:
-        if self._child is None:
-            command = (sys.executable, "-I", str(_PROGRAM))
-            self._child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env={}, limit=MOST_BYTES)
-        writer, reader = cast("StreamWriter", self._child.stdin), cast("StreamReader", self._child.stdout)
-        writer.write(line)
-        await writer.drain()
-        return await reader.readuntil(b"\n")
+    async def _started(self) -> Process:
+        """The process, which may have died while nobody needed it. Raises HttpError 503: it does not start."""
+        if self._child is not None and self._child.returncode is None:
+            return self._child
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                command = (sys.executable, "-I", str(_PROGRAM))
+                self._child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env={}, limit=MOST_BYTES)
+                await cast("StreamReader", self._child.stdout).readuntil(b"\n")
+        except (OSError, EOFError) as error:  # a TimeoutError is an OSError
+            raise HttpError(UNAVAILABLE, "chat templates cannot be rendered now: their process does not start") from error
+        return self._child
 
     async def _end(self) -> None:
         child, self._child = self._child, None
@@ -137,10 +159,8 @@ class Chats:
             await child.wait()
 
 
-def _checked(template: str) -> str:
-    if len(template) > MOST_TEMPLATE:
-        raise InvalidModel(f"the model's chat template has {len(template)} characters; {MOST_TEMPLATE} are the most")
-    return template
+def _has_name(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
 def _text_of(token: Any) -> str:

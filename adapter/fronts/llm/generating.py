@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,11 +18,12 @@ from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
-from adapter.fronts.llm.schemas import Schema
 from adapter.inference import InferenceFailed, InferRequest, InferResponse, ModelInfo
 from adapter.triton.inference.client import TritonInference
 
 T = TypeVar("T")
+Lines = AsyncGenerator[tuple[Token, Collector | None], None]
+"""Tokens of one generation; the last one has its end."""
 AT_ONCE = 8
 """Generations of one request that run at a time, where its model takes one prompt a request."""
 
@@ -37,13 +38,14 @@ class Asked:
     wishes: Wishes
     is_stream: bool
     """The caller wants tokens as they come."""
-    schema: Schema
+    is_dynamic: bool = False
+    """Of the text alone, nothing else is wanted."""
     options: Options
 
     def question(self, info: ModelInfo) -> Question:
         """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
-        has_details = self.wishes.has_details and not self.schema.is_dynamic
-        has_lines = self.is_stream and not self.schema.is_dynamic
+        has_details = self.wishes.has_details and not self.is_dynamic
+        has_lines = self.is_stream and not self.is_dynamic
         return Question(is_stream=info.is_decoupled and (self.is_stream or has_details), has_details=has_lines or has_details)
 
 
@@ -63,7 +65,7 @@ class Generation:
         async for answer in self.answers:
             yield self._taken(answer)
 
-    async def lines(self) -> AsyncGenerator[tuple[Token, Collector | None], None]:
+    async def lines(self) -> Lines:
         """
         The tokens of the only row; the last one has the end.
 
@@ -159,12 +161,28 @@ async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def merged(sources: Sequence[Lines]) -> AsyncGenerator[tuple[int, Token, Collector | None], None]:
+    """The tokens of all, each as soon as it is there, with the number of its source. Raises what the first one raises."""
+    waiting = {asyncio.ensure_future(anext(source)): number for number, source in enumerate(sources)}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                number = waiting.pop(task)
+                with suppress(StopAsyncIteration):
+                    token, end = task.result()
+                    waiting[asyncio.ensure_future(anext(sources[number]))] = number
+                    yield number, token, end
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[InferRequest, Sequence[Collector]]:
     """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
     question, wishes, options = asked.question(info), asked.wishes, asked.options
     level = profile.level(info)
-    if options.is_strict and question.has_details and wishes.has_details and level != "ids":
-        raise BadParameter("details", f"the model gives no token details: its backend is {profile.name}")
     try:
         inputs, parameters = profile.request(info, prompts, wishes, question)
     except BadParameter as bad:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-import orjson
-
+from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.generating import AT_ONCE, Lines, merged
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
+from adapter.fronts.llm.schemas import SSE, Schema, Told, Values
 
 DEFAULT_TOKENS = {False: 16, True: 512}
 """`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which is not known here."""
@@ -40,24 +42,12 @@ _OTHERS = frozenset({
     "parallel_tool_calls", "service_tier", "safety_identifier", "prompt_cache_key",
 })  # fmt: skip
 _TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
-DONE = b"data: [DONE]\n\n"
-
-
-class BadField(HttpError):
-    """A field that cannot be so; the text names it."""
-
-    def __init__(self, field: str, words: str) -> None:
-        super().__init__(400, f"{field}: {words}")
-        self.field = field
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What a body asks for, but for the prompts of a chat, which its template makes."""
 
-    is_chat: bool
-    model: str
-    """As the caller has called it."""
     prompts: Sequence[str]
     """Of completions."""
     messages: Sequence[Mapping[str, Any]]
@@ -67,7 +57,6 @@ class Wanted:
     is_stream: bool
     has_usage: bool
     """A stream has it in its last piece."""
-    has_log_probs: bool
     wishes: Wishes
 
 
@@ -76,51 +65,37 @@ def is_openai(value: Any) -> bool:
     return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
 
 
-def wanted_of(value: Any, *, is_chat: bool, model: str | None = None) -> Wanted:
-    """
-    Of a parsed body.
-
-    Args:
-        value: the body.
-        is_chat: whether the path is that of chats.
-        model: named by the path; None: by the body.
-
-    Raises:
-        BadField
-    """
+def wanted_of(value: Any, *, is_chat: bool) -> Wanted:
+    """Of a parsed body; the model is found already. Raises HttpError; BadParameter has the caller's name of the field."""
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
     given = {name: entry for name, entry in value.items() if entry is not None}
-    name = given.get("model", model)
-    if not is_text(name) or not name:
-        raise BadField("model", "must be the name of a model")
     for field, neutral in _REFUSED.items():
         if field in given and given[field] not in neutral:
-            raise BadField(field, "this server cannot do that")
+            raise BadParameter(field, "this server cannot do that")
     wishes = _wishes(given, is_chat=is_chat)
     is_stream, echo = (_flag(given, field) for field in ("stream", "echo"))
     if is_chat and echo:
-        raise BadField("echo", "is of completions")
+        raise BadParameter("echo", "is of completions")
     choices = given.get("n", 1)
     if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_PROMPTS:
-        raise BadField("n", f"must be an integer from 1 to {MOST_PROMPTS}")
+        raise BadParameter("n", f"must be an integer from 1 to {MOST_PROMPTS}")
     if choices > 1 and wishes.seed is not None:
-        raise BadField("n", "with a seed all choices would be equal")
+        raise BadParameter("n", "with a seed all choices would be equal")
     prompts = [] if is_chat else _prompts(given.get("prompt"))
     if len(prompts) * choices > MOST_PROMPTS:
-        raise BadField("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
+        raise BadParameter("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
+    if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
+        raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
     options = given.get("stream_options", {})
     if not isinstance(options, dict) or not isinstance(options.get("include_usage", False), bool):
-        raise BadField("stream_options", "must be an object; include_usage is true or false")
+        raise BadParameter("stream_options", "must be an object; include_usage is true or false")
     return Wanted(
-        is_chat=is_chat,
-        model=model or name,
         prompts=prompts,
         messages=_messages(given.get("messages")) if is_chat else [],
         choices=choices,
         is_stream=is_stream,
         has_usage=options.get("include_usage", False),
-        has_log_probs=wishes.has_details,
         wishes=wishes,
     )
 
@@ -135,50 +110,45 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
         parameters["do_sample"] = True
     log_probs = given.get("logprobs", False)
     if log_probs not in ((True, False) if is_chat else (0,)) or (not is_chat and isinstance(log_probs, bool) and log_probs):
-        raise BadField("logprobs", "must be true or false" if is_chat else "must be 0: of the tokens that were chosen")
+        raise BadParameter("logprobs", "must be true or false" if is_chat else "must be 0: of the tokens that were chosen")
     parameters["details"] = log_probs is True if is_chat else "logprobs" in given
     parameters["return_full_text"] = given.get("echo", False)
     try:
         wishes = wishes_of(parameters, is_tgi=False)
     except BadParameter as bad:
-        raise field_of(bad, theirs) from bad
+        raise bad.called(theirs) from bad
     ignored = sorted(given.keys() - _OTHERS)[:MOST_PROMPTS]
     return Wishes(**{**vars(wishes), "names": theirs, "ignored": [*wishes.ignored, *ignored]})
-
-
-def field_of(bad: BadParameter, theirs: Mapping[str, str]) -> BadField:
-    """The same with the caller's name of the parameter."""
-    return BadField(theirs.get(bad.name, bad.name), bad.words)
 
 
 def _prompts(value: Any) -> Sequence[str]:
     prompts = value if isinstance(value, list) else [value]
     if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
-        raise BadField("prompt", "must be a text, or a list of texts, and not empty; lists of tokens are not taken")
+        raise BadParameter("prompt", "must be a text, or a list of texts, and not empty; lists of tokens are not taken")
     return prompts
 
 
 def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list) or not value:
-        raise BadField("messages", "must be a list that is not empty")
+        raise BadParameter("messages", "must be a list that is not empty")
     return [_message(f"messages[{number}]", message) for number, message in enumerate(value)]
 
 
 def _message(place: str, message: Any) -> Mapping[str, Any]:
     if not isinstance(message, dict) or not is_text(message.get("role")):
-        raise BadField(place, "must be an object with a role")
+        raise BadParameter(place, "must be an object with a role")
     for field in ("tool_calls", "function_call", "audio"):
         if message.get(field):
-            raise BadField(f"{place}.{field}", "this server cannot do that")
+            raise BadParameter(f"{place}.{field}", "this server cannot do that")
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": "" if content is None else content}]
     texts: list[str] = []
     for number, part in enumerate(parts):
         at = f"{place}.content" + (f"[{number}]" if isinstance(content, list) else "")
         if not isinstance(part, dict) or part.get("type") != "text":
-            raise BadField(at, "only parts of the type text can be read")
+            raise BadParameter(at, "only parts of the type text can be read")
         if not is_text(part.get("text")):
-            raise BadField(at, "must be a text")
+            raise BadParameter(at, "must be a text")
         texts.append(part["text"])
     return {**{name: text for name, text in message.items() if is_text(text)}, "content": "\n".join(texts)}
 
@@ -186,57 +156,76 @@ def _message(place: str, message: Any) -> Mapping[str, Any]:
 def _flag(given: Mapping[str, Any], field: str) -> bool:
     value = given.get(field, False)
     if not isinstance(value, bool):
-        raise BadField(field, "must be true or false")
+        raise BadParameter(field, "must be true or false")
     return value
 
 
-class Answer:
-    """Writes the answers to one request."""
+class OpenAi(Schema):
+    """Completions, or chat completions: the answers to one request. `read` comes before all but its failures."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._id = f"{'chatcmpl' if wanted.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
-        self._created = int(time.time())
+    content_type: ClassVar[str] = SSE
+    end: ClassVar[bytes] = b"data: [DONE]\n\n"
+    bad = bad_model = 400
+    _wanted: Wanted
 
-    def whole(self, ends: Sequence[Collector]) -> Mapping[str, Any]:
-        """Of all choices, those of one prompt beside each other."""
+    def __init__(self, model: str, *, is_chat: bool) -> None:
+        self.is_chat = is_chat
+        self._kind = "chat.completion" if is_chat else "text_completion"
+        self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+
+    def read(self, value: Any) -> Wanted:
+        """As `wanted_of`."""
+        self._wanted = wanted_of(value, is_chat=self.is_chat)
+        return self._wanted
+
+    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+        """As `Schema`: a choice each, those of one prompt beside each other."""
         choices: list[Mapping[str, Any]] = []
         for index, end in enumerate(ends):
             said: dict[str, Any] = {"text": end.text}
-            if self._wanted.is_chat:
+            if self.is_chat:
                 said = {"message": {"role": "assistant", "content": end.text, "refusal": None}}
-            log_probs = self._log_probs(end.tokens or ())
+            log_probs = self._log_probs(end.tokens or ()) if has_details else None
             choices.append({"index": index, **said, "logprobs": log_probs, "finish_reason": _reason(end)})
-        kind = "chat.completion" if self._wanted.is_chat else "text_completion"
-        return self._object(kind, choices) | {"usage": self._usage(ends)}
+        return {**self._same, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
 
-    def begun(self, index: int, prompt: str) -> Mapping[str, Any] | None:
-        """The first piece of a choice; None: there is none."""
-        if self._wanted.is_chat:
-            return self._piece(index, {"delta": {"role": "assistant", "content": ""}})
-        return self._piece(index, {"text": prompt}) if self._wanted.wishes.has_prompt_in_text else None
+    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+        """As `Schema`: pieces of choices, each as soon as it is there."""
+        ends: list[Collector | None] = [None] * len(lines)
+        for index in range(len(lines)):
+            if self.is_chat:
+                yield self._piece(index, delta={"role": "assistant", "content": ""})
+            elif self._wanted.wishes.has_prompt_in_text:
+                yield self._piece(index, text=self._wanted.prompts[index // self._wanted.choices])
+        async with aclosing(merged(lines)) as tokens:
+            async for index, token, end in tokens:
+                if token.text:
+                    said: dict[str, Any] = {"delta": {"content": token.text}} if self.is_chat else {"text": token.text}
+                    yield self._piece(index, **said, logprobs=self._log_probs([token]) if has_details else None)
+                if end is not None:
+                    ends[index] = end
+                    said = {"delta": {}} if self.is_chat else {"text": ""}
+                    yield self._piece(index, **said, finish_reason=_reason(end))
+        if self._wanted.has_usage:
+            yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
 
-    def token(self, index: int, token: Token) -> Mapping[str, Any]:
-        """A piece of a choice."""
-        said: dict[str, Any] = {"delta": {"content": token.text}} if self._wanted.is_chat else {"text": token.text}
-        return self._piece(index, {**said, "logprobs": self._log_probs([token] if token.text else [])})
+    def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
+        """As `Schema`; the text names a field as its caller does."""
+        found = super().told(error, names, said)
+        return replace(found, text=f"{error.name}: {error.words}", field=error.name) if isinstance(error, BadParameter) else found
 
-    def ended(self, index: int, end: Collector) -> Mapping[str, Any]:
-        """The last piece of a choice."""
-        said: dict[str, Any] = {"delta": {}} if self._wanted.is_chat else {"text": ""}
-        return self._piece(index, {**said, "logprobs": None, "finish_reason": _reason(end)})
+    def failed(self, failure: Told) -> Mapping[str, Any]:
+        """As `Schema`."""
+        return error_body(failure.status, failure.text, failure.field)
 
-    def counted(self, ends: Sequence[Collector]) -> Mapping[str, Any]:
-        """The last piece of a stream that tells its usage."""
-        return self._piece(None, {}) | {"usage": self._usage(ends)}
+    broken = failed
 
-    def _piece(self, index: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
-        choices = [] if index is None else [{"index": index, "finish_reason": None, "logprobs": None, **said}]
-        piece = self._object("chat.completion.chunk" if self._wanted.is_chat else "text_completion", choices)
-        return piece | ({"usage": None} if self._wanted.has_usage else {})
+    def _piece(self, index: int, **said: Any) -> dict[str, Any]:
+        return self._chunk([{"index": index, "finish_reason": None, "logprobs": None, **said}])
 
-    def _object(self, kind: str, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._wanted.model, "choices": choices}
+    def _chunk(self, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        kind = f"{self._kind}.chunk" if self.is_chat else self._kind
+        return {**self._same, "object": kind, "choices": choices, **({"usage": None} if self._wanted.has_usage else {})}
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
@@ -248,10 +237,10 @@ class Answer:
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:
-        if not self._wanted.has_log_probs or not tokens:
+        if not tokens:
             return None
         texts, values = [token.text or "" for token in tokens], [token.log_prob for token in tokens]
-        if self._wanted.is_chat:
+        if self.is_chat:
             entries = [
                 {"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []}
                 for text, value in zip(texts, values, strict=True)
@@ -269,8 +258,3 @@ def error_body(status: int, text: str, field: str | None = None, code: str | Non
     """An error as OpenAI writes it."""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": text, "type": kind, "param": field, "code": code}}
-
-
-def event(value: Mapping[str, Any]) -> bytes:
-    """One event of a stream."""
-    return b"data: " + orjson.dumps(value) + b"\n\n"

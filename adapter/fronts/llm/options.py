@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import InvalidModel
 from adapter.model import OPTIONS_FILE
 from adapter.serving import KnownModel
-from adapter.settings.fronts import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
+from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 
 MOST_BYTES = 64 * 1024
 Properties = Callable[[KnownModel], Awaitable[bytes | None]]
@@ -27,26 +27,23 @@ _OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "option.tgi_compat": ("is_tgi_compatible", _FLAG),
     "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
     "option.enable_streaming": ("is_streaming", _FLAG),
-    "option.rolling_batch": ("is_dynamic", {word: word == "disable" for word in ROLLING_BATCHES}),
-    "option.details": ("is_strict", {word: word == "strict" for word in DETAILS}),
+    "option.rolling_batch": ("rolling_batch", {word: word for word in ROLLING_BATCHES}),
     "option.text_output": ("text", {word: word for word in ("auto", "delta", "cumulative")}),
 }
 """Name → field of `Options`, and its values by their words."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Of one model."""
+class Options(LlmSettings):
+    """Of one model: the settings, and what its own file says instead."""
 
-    is_tgi_compatible: bool
-    output_formatter: str
-    is_streaming: bool
-    is_dynamic: bool
-    """Every request has the schema of dynamic batches."""
-    is_strict: bool
-    """Token details that nobody can tell are an error."""
     text: str = "auto"
     """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether every request has the schema of dynamic batches."""
+        return self.rolling_batch == "disable"
 
     @property
     def has_stream_format(self) -> bool:
@@ -61,13 +58,6 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
     Raises:
         InvalidModel: an option has a value that it cannot have.
     """
-    options = Options(
-        is_tgi_compatible=settings.is_tgi_compatible,
-        output_formatter=settings.output_formatter,
-        is_streaming=settings.is_streaming,
-        is_dynamic=settings.rolling_batch == "disable",
-        is_strict=settings.details == "strict",
-    )
     changes: dict[str, Any] = {}
     for name, value in read(properties.decode("utf-8", "replace") if properties else ""):
         if name not in _OPTIONS:
@@ -76,7 +66,7 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
         if value.lower() not in choices:
             raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
         changes[field] = choices[value.lower()]
-    return replace(options, **changes)
+    return Options(**{**vars(settings), **changes})
 
 
 def read(text: str) -> Iterator[tuple[str, str]]:

@@ -18,12 +18,11 @@ from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
 from adapter.fronts.bodies import parsed, read_by
 from adapter.fronts.edge import Front, Route, name_in
-from adapter.fronts.llm.answering import Answering, Shape
+from adapter.fronts.llm.answering import Answering, Shape, as_it_is
 from adapter.fronts.llm.backends import profile_of
-from adapter.fronts.llm.openai import BadField, error_body, wanted_of
-from adapter.fronts.llm.parameters import MOST_ENTRIES
+from adapter.fronts.llm.openai import error_body
+from adapter.fronts.llm.parameters import MOST_ENTRIES, is_text
 from adapter.fronts.llm.schemas import tgi_body
-from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
@@ -31,36 +30,28 @@ from adapter.settings.fronts import LlmSettings
 from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
+NOT_FOUND = "Model not found: "
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
-_OPENAI_BODY = shaped("model", model=TEXT, stream={"type": "boolean"})
-_BODY = shaped("inputs", inputs={"type": ["string", "array"], "items": TEXT}, parameters=OBJECT, stream={"type": "boolean"})
 
 
 def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of language models; `answering` is the one that any other front has."""
     handlers = _Handlers(settings.model, models, inference, answering)
-    is_well = operation("Whether text can be generated")
     routes = [
-        Route("GET", "/health", handlers.health, "health", is_well),
-        Route("GET", "/ping", handlers.health, "health", is_well),
-        Route("GET", "/info", handlers.info, "metadata", operation("The model")),
-        Route("POST", "/predictions/{name}", handlers.prediction, "inference", operation("One model, LMI", body=_BODY)),
+        Route("GET", "/health", handlers.health, "health"),
+        Route("GET", "/ping", handlers.health, "health"),
+        Route("GET", "/info", handlers.info, "metadata"),
+        Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
+        Route("POST", "/invocations", handlers.default(Shape.BY_OPTIONS), "inference"),
+        Route("POST", "/", handlers.default(Shape.TGI), "inference"),
+        Route("POST", "/generate", handlers.default(Shape.TGI_OBJECT), "inference"),
+        Route("POST", "/generate_stream", handlers.default(Shape.TGI_STREAM), "inference"),
+        Route("POST", "/v1/completions", handlers.openai(Shape.COMPLETION), "inference"),
+        Route("POST", "/v1/chat/completions", handlers.openai(Shape.CHAT), "inference"),
+        Route("GET", "/v1/models", handlers.listing, "metadata"),
+        Route("GET", "/v1/models/{name}", handlers.listed, "metadata"),
     ]
-    for path, shape, summary in (
-        ("/invocations", Shape.BY_OPTIONS, "LMI, or TGI by OPTION_TGI_COMPAT"),
-        ("/", Shape.TGI, "TGI: a list of one, or a stream"),
-        ("/generate", Shape.TGI_OBJECT, "TGI: a whole answer"),
-        ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
-    ):
-        routes.append(Route("POST", path, handlers.default(shape), "inference", operation(summary, body=_BODY)))
-    for path, is_chat, summary in (
-        ("/v1/completions", False, "OpenAI: completions"),
-        ("/v1/chat/completions", True, "OpenAI: chat completions"),
-    ):
-        routes.append(Route("POST", path, handlers.openai(is_chat=is_chat), "inference", operation(summary, body=_OPENAI_BODY)))
-    routes.append(Route("GET", "/v1/models", handlers.listing, "metadata", operation("OpenAI: the models that serve")))
-    routes.append(Route("GET", "/v1/models/{name}", handlers.listed, "metadata", operation("OpenAI: one model")))
-    return Front(name="lmi", title="Language models: LMI, TGI and OpenAI", routes=routes, fails=_fails)
+    return Front(name="lmi", routes=routes, fails=_fails)
 
 
 def target_of(request: web.Request) -> str | None:
@@ -73,7 +64,8 @@ def target_of(request: web.Request) -> str | None:
 
 def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
     if request.path.startswith("/v1/"):
-        return json_answer(error_body(status, text), status)
+        about = ("model", "model_not_found") if text.startswith(NOT_FOUND) else ()
+        return json_answer(error_body(status, text, *about), status)
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
@@ -126,23 +118,17 @@ class _Handlers:
 
     async def listed(self, request: web.Request) -> web.Response:
         """GET /v1/models/{name}."""
-        try:
-            return json_answer(_model((await self._serving(name_in(request))).name))
-        except ModelNotLoaded as error:
-            return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
+        return json_answer(_model((await self._serving(name_in(request))).name))
 
-    def openai(self, *, is_chat: bool) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def openai(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of one of OpenAI's paths; the body names the model."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             value = await read_by(request, parsed)
-            try:
-                model = await self._serving(wanted_of(value, is_chat=is_chat).model)
-            except BadField as bad:
-                return json_answer(error_body(400, bad.text, bad.field), 400)
-            except ModelNotLoaded as error:
-                return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
-            return await self.answering.completions.answer(request, model, value, is_chat=is_chat)
+            name = value.get("model") if isinstance(value, dict) else None
+            if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
+                return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
+            return await self.answering.answer(request, await self._serving(name), as_it_is(value), shape)
 
         return handler
 
@@ -169,7 +155,7 @@ class _Handlers:
         if model is not None and model.is_coming:
             raise ServerUnavailable(f"the model {name!r} is being loaded")
         if model is None or not model.is_serving:
-            raise ModelNotLoaded(f"Model not found: {name}")
+            raise ModelNotLoaded(f"{NOT_FOUND}{name}")
         return model
 
     async def _find(self, name: str) -> KnownModel | None:

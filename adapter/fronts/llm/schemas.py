@@ -7,16 +7,16 @@ handlers Inference API Schema", also its Error Responses; TGI `router/src/lib.rs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
+from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_ROOM, UNAVAILABLE, HttpError, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.generating import Lines, all_of
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
 from adapter.fronts.memory import is_out_of_memory
 from adapter.inference import Failure, InferenceFailed
@@ -26,16 +26,9 @@ UNKNOWN_ID = -1
 UNKNOWN_REASON = "eos_token"
 """TGI's types have no null here. Source: DJL Serving, of TensorRT-LLM: what has not reached its limit has come to its end."""
 FAILED, INVALID, OVERLOADED = 424, 422, 429
-_LMI = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
-_TGI = {
-    Failure.INVALID: INVALID,
-    Failure.UNSUPPORTED: INVALID,
-    Failure.INTERNAL: FAILED,
-    Failure.UNAVAILABLE: OVERLOADED,
-    Failure.TIMEOUT: 500,
-}
 TYPES = {INVALID: "validation", FAILED: "generation", OVERLOADED: "overloaded", 500: "incomplete_generation"}
 """Status → TGI's `error_type`."""
+Values = AsyncGenerator[Mapping[str, Any], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,34 +41,83 @@ class Told:
     """For the log."""
     is_generation: bool
     """A parameter, or the generation itself: LMI then answers as if there were a text."""
+    field: str | None = None
+    """Of OpenAI: which one is wrong."""
 
 
-def told(error: AdapterError | HttpError, names: Collection[str], *, is_tgi: bool, said: str = "") -> Told:
-    """
-    Of a failed request.
+class Schema(ABC):
+    """How the answers to one request are written."""
 
-    Args:
-        error: what has failed.
-        names: of the model: they do not count where a text says that memory is out.
-        is_tgi: whose statuses.
-        said: the request, as text: neither do its words.
-    """
-    if isinstance(error, HttpError):
-        is_bad = isinstance(error, BadPayload) or error.status == 400
-        status = (INVALID if is_tgi else FAILED) if is_bad else error.status
-        return Told(status=status, text=error.text, reason="payload", is_generation=isinstance(error, BadParameter))
-    status = FAILED if isinstance(error, InvalidModel) else status_of(error)
-    if isinstance(error, InferenceFailed):
-        status = (_TGI if is_tgi else _LMI).get(error.failure, status)
-        if is_out_of_memory(error.text, names, is_load=False, said=said):
-            status = OVERLOADED if is_tgi else NO_ROOM
-    return Told(status=status, text=error.text, reason=error.reason, is_generation=isinstance(error, InferenceFailed))
+    is_tgi: ClassVar[bool] = False
+    is_dynamic: ClassVar[bool] = False
+    """It knows texts alone."""
+    content_type: ClassVar[str] = JSON_LINES
+    """Of a stream."""
+    end: ClassVar[bytes] = b""
+    """Of a stream."""
+    bad: ClassVar[int] = FAILED
+    """Status of a wrong request."""
+    bad_model: ClassVar[int] = FAILED
+    """Status where the model's own files are wrong."""
+    full: ClassVar[int] = NO_ROOM
+    """Status where memory is out."""
+    failures: ClassVar[Mapping[Failure, int]] = {}
+    """Status of a failed inference, where it is not that of all fronts."""
+
+    @abstractmethod
+    def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+        """The lines of a stream, out of the tokens of each prompt."""
+
+    @abstractmethod
+    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+        """An answer that is no stream: of all prompts."""
+
+    @abstractmethod
+    def failed(self, failure: Told) -> Mapping[str, Any]:
+        """The answer to a request that failed."""
+
+    @abstractmethod
+    def broken(self, failure: Told) -> Mapping[str, Any]:
+        """The last line of a stream whose generation failed."""
+
+    def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
+        """
+        Of a failed request.
+
+        Args:
+            error: what has failed.
+            names: of the model: they do not count where a text says that memory is out.
+            said: the request: neither do its words.
+        """
+        if isinstance(error, HttpError):
+            is_bad = isinstance(error, BadPayload) or error.status == 400
+            status = self.bad if is_bad else error.status
+            return Told(status=status, text=error.text, reason="payload", is_generation=isinstance(error, BadParameter))
+        status = self.bad_model if isinstance(error, InvalidModel) else status_of(error)
+        if isinstance(error, InferenceFailed):
+            status = self.failures.get(error.failure, status)
+            if is_out_of_memory(error.text, names, is_load=False, said=said):
+                status = self.full
+        return Told(status=status, text=error.text, reason=error.reason, is_generation=isinstance(error, InferenceFailed))
 
 
-class Lmi:
+class Lmi(Schema):
     """LMI: rolling batch."""
 
-    is_tgi = is_dynamic = False
+    is_list = False
+    failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
+
+    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+        """As `Schema`; there is one prompt."""
+        index = 0
+        async for token, end in lines[0]:
+            index += 1
+            yield self.line(token, index, end, has_details=has_details)
+
+    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+        """As `Schema`."""
+        values = [self.whole(end, has_details=has_details) for end in ends]
+        return values if self.is_list else values[0]
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """One token of a stream, counted from 1; the last has the end."""
@@ -87,14 +129,14 @@ class Lmi:
         return line
 
     def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
-        """An answer that is no stream."""
+        """The answer to one prompt."""
         if not has_details:
             return {"generated_text": end.text}
         tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
         return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """The answer to a request that failed."""
+        """As `Schema`."""
         error = {"error": failure.text, "code": failure.status}
         if not failure.is_generation:
             return error
@@ -102,48 +144,69 @@ class Lmi:
         return {"generated_text": "", "details": details, **error}
 
     def broken(self, failure: Told) -> Mapping[str, Any]:
-        """The last line of a stream whose generation failed. The log probability of -1 is the document's own mark of an error."""
+        """As `Schema`. The log probability of -1 is the document's own mark of an error."""
         return {
             "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": failure.text},
             "generated_text": "",
             "details": {"finish_reason": "error", "generated_tokens": None, "inputs": None},
         }
 
-    @staticmethod
-    def _token(token: Token) -> Mapping[str, Any]:
+    def _token(self, token: Token) -> Mapping[str, Any]:
         return {"id": token.id, "text": token.text, "log_prob": token.log_prob}
 
-    @staticmethod
-    def _details(end: Collector) -> Mapping[str, Any]:
+    def _details(self, end: Collector) -> Mapping[str, Any]:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
 
 
 class Dynamic(Lmi):
-    """LMI: dynamic batch, which knows texts alone."""
+    """LMI: dynamic batch."""
 
-    is_dynamic = True
+    is_dynamic: ClassVar[bool] = True
+    is_list = True
+
+    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+        """A line has the next text of each prompt; of one that has ended an empty one. Without any text there is one line."""
+        is_open, has_line = True, False
+        while is_open:
+            found = await all_of(anext(each, None) for each in lines)
+            is_open = any(entry is not None for entry in found)
+            outputs = [entry[0].text if entry is not None else "" for entry in found]
+            if any(outputs) or not (is_open or has_line):
+                has_line = True
+                yield {"outputs": outputs}
 
     def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
-        """Of one prompt."""
+        """As `Lmi`."""
         return {"generated_text": end.text}
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Lmi`."""
+        """As `Schema`."""
         return {"error": failure.text, "code": failure.status, "message": "invoke handler failure"}
 
     broken = failed
 
 
-class Tgi:
-    """Text generation inference."""
+class Tgi(Lmi):
+    """Text generation inference; its answer is a list of one, or an object."""
 
-    is_tgi, is_dynamic = True, False
+    is_tgi: ClassVar[bool] = True
+    content_type: ClassVar[str] = SSE
+    bad: ClassVar[int] = INVALID
+    full: ClassVar[int] = OVERLOADED
+    failures: ClassVar[Mapping[Failure, int]] = {
+        Failure.INVALID: INVALID,
+        Failure.UNSUPPORTED: INVALID,
+        Failure.INTERNAL: FAILED,
+        Failure.UNAVAILABLE: OVERLOADED,
+        Failure.TIMEOUT: 500,
+    }
+
+    def __init__(self, *, is_list: bool = True) -> None:
+        self.is_list = is_list
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""
-        details = None
-        if end is not None and has_details:
-            details = {**self._details(end), "input_length": end.prompt_tokens}
+        details = {**self._details(end), "input_length": end.prompt_tokens} if end is not None and has_details else None
         text = end.text if end is not None else None
         return {"index": index, "token": self._token(token), "generated_text": text, "details": details}
 
@@ -155,34 +218,23 @@ class Tgi:
         return {"generated_text": end.text, "details": {**self._details(end), "prefill": [], "tokens": tokens}}
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Lmi`."""
+        """As `Schema`."""
         return tgi_body(failure.status, failure.text)
 
     def broken(self, failure: Told) -> Mapping[str, Any]:
-        """As `Lmi`."""
+        """As `Schema`."""
         return {"error": failure.text, "error_type": "generation"}
 
-    @staticmethod
-    def _token(token: Token) -> Mapping[str, Any]:
+    def _token(self, token: Token) -> Mapping[str, Any]:
         token_id = UNKNOWN_ID if token.id is None else token.id
         return {"id": token_id, "text": token.text, "logprob": token.log_prob, "special": False}
 
-    @staticmethod
-    def _details(end: Collector) -> Mapping[str, Any]:
+    def _details(self, end: Collector) -> Mapping[str, Any]:
         count = UNKNOWN_ID if end.generated_tokens is None else end.generated_tokens
         return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed}
-
-
-Schema = Lmi | Tgi
 
 
 def tgi_body(status: int, text: str) -> Mapping[str, Any]:
     """An error as TGI writes it. Without a type its clients go by the status."""
     kind = TYPES.get(OVERLOADED if status == UNAVAILABLE else INVALID if status in (408, 413, 415) else status)
     return {"error": text, "error_type": kind} if kind else {"error": text}
-
-
-def framed(value: Mapping[str, Any], content_type: str) -> bytes:
-    """One line of a stream. TGI and LMI send no `[DONE]`: a client of theirs could not read it."""
-    line = orjson.dumps(value)
-    return b"data: " + line + b"\n\n" if content_type == SSE else line + b"\n"

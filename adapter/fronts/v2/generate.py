@@ -12,7 +12,7 @@ stand alone, and for the texts that Triton's own tests look for: `http_server.cc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -21,37 +21,30 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, status_of, stream_headers
+from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, event, status_of, stream_headers
 from adapter.fronts.asking import begun, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
-from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import PLACES, Wanted, place_of
-from adapter.fronts.v2.requests import check_whole, filled, id_of
+from adapter.fronts.v2.infer import PLACES, Wanted, check_whole, filled, id_of, place_of
 from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
 EVENTS = "text/event-stream; charset=utf-8"
 PARAMETERS = "parameters"
-Object = Mapping[str, Any]
 _ID = "id"
 _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
-_BODY = {
-    **shaped(id=TEXT, text_input=TEXT, parameters=OBJECT),
-    "additionalProperties": {"type": ["string", "number", "boolean", "array"]},
-}
 
 
-def routes(inference: TritonInference, non_finite: str) -> Sequence[Route]:
-    """The two calls, with a version in the path and without; `non_finite` as V2_NON_FINITE."""
+def routes(inference: TritonInference) -> Sequence[Route]:
+    """The two calls, with a version in the path and without."""
 
-    async def read(request: web.Request) -> tuple[Wanted, Object]:
+    async def read(request: web.Request) -> tuple[Wanted, Any]:
         model, version = place_of(request)
         await look_up(request, inference, model, version)
-        return Wanted(model=model, version=version, non_finite=non_finite), await read_by(request, object_of)
+        return Wanted(model=model, version=version), await read_by(request, parsed)
 
     async def generate(request: web.Request) -> web.StreamResponse:
         return compressed(request, await whole(inference, *await read(request)))
@@ -64,16 +57,15 @@ def routes(inference: TritonInference, non_finite: str) -> Sequence[Route]:
             if failed.failure is not Failure.INTERNAL:
                 raise
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            return web.Response(body=_error(failed.text), status=status_of(failed), headers=stream_headers(EVENTS))
+            return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
-    one, all_of_them = operation("One answer, as a flat object", body=_BODY), operation("All answers, as events", body=_BODY)
     return [
-        *(Route("POST", f"{place}/generate", generate, "inference", one) for place in PLACES),
-        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference", all_of_them) for place in PLACES),
+        *(Route("POST", f"{place}/generate", generate, "inference") for place in PLACES),
+        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference") for place in PLACES),
     ]
 
 
-async def whole(inference: TritonInference, wanted: Wanted, value: Object) -> web.Response:
+async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.Response:
     """
     The model's only answer.
 
@@ -91,7 +83,7 @@ async def whole(inference: TritonInference, wanted: Wanted, value: Object) -> we
     return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
 
 
-async def streamed(inference: TritonInference, wanted: Wanted, value: Object, request: web.Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, wanted: Wanted, value: Any, request: web.Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 
@@ -103,19 +95,17 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Object, re
         inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
     )
     async with aclosing(answers):
-        event = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
         stream = Stream(request, EVENTS)
-        while True:
-            await stream.write(event)
-            try:
-                response = await anext(answers, None)
-                if response is None:
-                    return stream.response
-                event = _event(wanted, response)
-            except (InferenceFailed, HttpError) as failed:
-                note(error=failed.text)
-                await stream.write(_error(failed.text))
-                return stream.response
+        try:
+            await stream.write(b"" if first is None else _event(wanted, first))
+            async for response in answers:
+                await stream.write(_event(wanted, response))
+        except (InferenceFailed, HttpError) as failed:
+            if not stream.response.prepared:  # the first answer cannot be written
+                raise
+            note(error=failed.text)
+            await stream.write(event({"error": failed.text}))
+    return stream.response
 
 
 def _event(wanted: Wanted, response: InferResponse) -> bytes:
@@ -126,33 +116,18 @@ def _event(wanted: Wanted, response: InferResponse) -> bytes:
 
 
 def _text(wanted: Wanted, response: InferResponse) -> bytes:
-    return generated(replace(response, model=wanted.name or wanted.model), wanted.non_finite)
+    return generated(replace(response, model=wanted.name or wanted.model))
 
 
-def _error(text: str) -> bytes:
-    return b"data: %s\n\n" % orjson.dumps({"error": text})
-
-
-def object_of(text: bytes) -> Object:
+def requested(info: ModelInfo, version: str, value: Any) -> InferRequest:
     """
-    The body of a request.
+    What a model is asked by a parsed body; whether inputs are missing, the model decides.
 
     Raises:
-        HttpError: 400: it is no JSON object, has a key twice, or is nested too deep.
+        HttpError: 400: no object, or with the name of the key that is wrong.
     """
-    value = parsed(text, is_unique=True)
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
-    return value
-
-
-def requested(info: ModelInfo, version: str, value: Object) -> InferRequest:
-    """
-    What a model is asked by such an object; whether inputs are missing, the model decides.
-
-    Raises:
-        HttpError: 400, with the name of the key that is wrong.
-    """
     known = {entry.name: entry for entry in info.inputs}
     inputs: dict[str, Tensor] = {}
     parameters: dict[str, Parameter] = {}
@@ -190,14 +165,14 @@ def _tensor(info: TensorInfo, given: Any) -> Tensor:
     return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=packed(what, info.datatype, data, len(data)))
 
 
-def generated(response: InferResponse, non_finite: str) -> bytes:
+def generated(response: InferResponse) -> bytes:
     """
-    An answer as one line of JSON; `non_finite` as V2_NON_FINITE. Names of outputs give way to those of the protocol.
+    An answer as one line of JSON. Names of outputs give way to those of the protocol.
 
     Raises:
         HttpError: as `tensors.as_json`.
     """
-    found: dict[str, Any] = {tensor.name: _written(tensor, non_finite) for tensor in response.outputs}
+    found: dict[str, Any] = {tensor.name: _written(tensor) for tensor in response.outputs}
     found |= response.parameters
     found |= {"model_name": response.model, "model_version": response.version}
     if response.id:
@@ -205,6 +180,6 @@ def generated(response: InferResponse, non_finite: str) -> bytes:
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
-def _written(tensor: Tensor, non_finite: str) -> orjson.Fragment:
-    text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, non_finite=non_finite)
+def _written(tensor: Tensor) -> orjson.Fragment:
+    text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data)
     return orjson.Fragment(text[1:-1] if math.prod(tensor.shape) == 1 else text)

@@ -1,13 +1,15 @@
 """
 One inference over HTTP: body → request → model → body. For the V2 front, and for others that carry V2 in paths of their own.
 
-A body is JSON, or JSON with binary data behind it.
+A body is JSON, or JSON with binary data behind it. Source: the V2 predict protocol; `binary_data…`, `Inference-Header-Content-Length` and
+raw requests: Triton's binary data extension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -17,15 +19,19 @@ from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import informed, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import name_in
-from adapter.fronts.tensors import as_json
-from adapter.fronts.v2.requests import Asked, asked, raw
-from adapter.inference import InferRequest, InferResponse
+from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
+from adapter.inference import DATATYPES, InferRequest, InferResponse, ModelInfo, Parameter, Tensor
 from adapter.triton.inference.client import TritonInference
 
 CLASSIFICATION = "classification"
 """Parameter of an output. Source: Triton's classification extension."""
 PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 _LONGEST_VERSION = 18
+HEADER_LENGTH = "Inference-Header-Content-Length"
+SHARED_MEMORY = "shared_memory_region"
+"""Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
+MOST_ELEMENTS = 2**40
+_LONGEST_NUMBER = 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +43,6 @@ class Wanted:
     version: str = ""
     name: str = ""
     """What its caller calls it, where that is another name."""
-    non_finite: str
-    """As V2_NON_FINITE."""
 
 
 Written = tuple[bytes, int | None]
@@ -89,7 +93,7 @@ async def _answered(inference: TritonInference, wanted: Wanted, asking: Asked) -
     await _check_classes(inference, asking.request)
     response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
     texts_bytes = sum(len(tensor.data) for tensor in response.outputs if not asking.is_binary(tensor.name))
-    return await off_loop_if_large(texts_bytes, lambda: written(response, asking, wanted.non_finite))
+    return await off_loop_if_large(texts_bytes, lambda: written(response, asking))
 
 
 async def _check_classes(inference: TritonInference, request: InferRequest) -> None:
@@ -102,9 +106,9 @@ async def _check_classes(inference: TritonInference, request: InferRequest) -> N
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 
 
-def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
+def written(response: InferResponse, asked: Asked) -> Written:
     """
-    The answer in the form that was asked for; `non_finite` as V2_NON_FINITE.
+    The answer in the form that was asked for.
 
     Raises:
         HttpError: as `tensors.as_json`.
@@ -118,8 +122,7 @@ def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
             binary.append(tensor.data)
             parameters = {**parameters, "binary_data_size": len(tensor.data)}
         else:
-            is_base64 = tensor.name in asked.base64
-            text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, non_finite=non_finite, is_base64=is_base64)
+            text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, is_base64=tensor.name in asked.base64)
             entry["data"] = orjson.Fragment(text)
         outputs.append(entry | ({"parameters": parameters} if parameters else {}))
     value: dict[str, Any] = {"id": response.id} if response.id else {}
@@ -130,3 +133,208 @@ def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
     if not binary:
         return text, None
     return b"".join((text, *binary)), len(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a request asks for."""
+
+    request: InferRequest
+    binary: Mapping[str, bool] = field(default_factory=dict)
+    """Output that has a word of its own → whether it is wanted as binary data, and not as JSON."""
+    is_all_binary: bool = False
+    """All others are."""
+    base64: frozenset[str] = frozenset()
+    """Outputs whose BYTES are wanted so in JSON."""
+
+    def is_binary(self, output: str) -> bool:
+        """Whether this output is wanted as binary data."""
+        return self.binary.get(output, self.is_all_binary)
+
+
+def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) -> int | None:
+    """
+    Bytes of JSON before the binary data, as a header of this name says; None: all of the body is JSON.
+
+    Raises:
+        HttpError: 400: no such number, or more than the body has.
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER or int(text) > body_bytes:
+        raise HttpError(400, f"{name} must be a number from 0 to the length of the body ({body_bytes})")
+    return int(text)
+
+
+def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
+    """
+    A request object, with the binary data behind it.
+
+    Raises:
+        HttpError: 400, with the name of what is wrong.
+    """
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object")
+    parameters = _parameters("the request", value)
+    request_id = id_of(value.get("id", ""))
+    is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
+    inputs: dict[str, Tensor] = {}
+    rest = binary
+    if "inputs" not in value:
+        raise HttpError(400, "the request has no 'inputs'")
+    for number, entry in enumerate(_objects(value, "inputs")):
+        tensor, rest = _input(number, entry, rest)
+        if tensor.name in inputs:
+            raise HttpError(400, f"the input {tensor.name!r} is there twice")
+        inputs[tensor.name] = tensor
+    if len(rest):
+        raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
+    outputs: dict[str, Mapping[str, Parameter]] = {}
+    own: dict[str, bool] = {}
+    base64: set[str] = set()
+    for entry in _objects(value, "outputs"):
+        name = _text(entry, "name", "an output")
+        if name in outputs:
+            raise HttpError(400, f"the output {name!r} is there twice")
+        what = f"output {name!r}"
+        wanted = _parameters(what, entry)
+        if (is_binary := wanted.pop("binary_data", None)) is not None:
+            own[name] = _flag(what, is_binary, "binary_data")
+        if _is_base64(what, wanted.pop("content_type", None)):
+            base64.add(name)
+        outputs[name] = wanted
+    tensors = list(inputs.values())
+    request = InferRequest(model=model, version=version, id=request_id, parameters=parameters, inputs=tensors, outputs=outputs)
+    return Asked(request=request, is_all_binary=is_all_binary, binary=own, base64=frozenset(base64))
+
+
+def id_of(value: Any) -> str:
+    """The id of a request. Raises HttpError 400: it is none."""
+    if not isinstance(value, str):
+        raise HttpError(400, "'id' must be a string")
+    check_whole("'id'", value)
+    return value
+
+
+def check_whole(what: str, text: Any) -> None:
+    """Raises HttpError 400: Triton would cut the text, and go on with what is left. Source: Triton server, `c_str()` of such texts."""
+    if isinstance(text, str) and "\0" in text:
+        raise HttpError(400, f"{what} has a NUL, at which Triton would cut it")
+
+
+def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
+    """
+    A body that is the one input of the model; all outputs are wanted as binary data.
+
+    A batch has one request; of the other dimensions one may be of any size.
+
+    Raises:
+        HttpError: 400: the model has more inputs, or the length of the body does not fit.
+    """
+    needed = [entry for entry in info.inputs if entry.name not in info.optional_inputs]
+    if len(needed) != 1:
+        raise HttpError(400, f"a raw request needs a model with one input, but {info.name!r} has {len(needed)}")
+    (entry,) = needed
+    shape = [1, *entry.shape[1:]] if info.max_batch_size > 0 else list(entry.shape)
+    size = element_bytes(entry.datatype)
+    if size is None:
+        if any(length not in (1, -1) for length in shape):
+            raise HttpError(400, f"a raw request needs one element, but input {entry.name!r} has the shape {shape}")
+        shape, body = [1] * len(shape), len(body).to_bytes(4, "little") + body
+    elif len(body) % size or shape.count(-1) > 1:
+        raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
+    else:
+        shape = filled(f"input {entry.name!r}", shape, len(body) // size)
+    tensor = Tensor(name=entry.name, datatype=entry.datatype, shape=shape, data=body)
+    return Asked(request=InferRequest(model=info.name, version=version, inputs=[tensor]), is_all_binary=True)
+
+
+def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
+    """
+    A shape of so many elements: the innermost dimension of any size has what the fixed ones leave; further ones are 1.
+
+    Raises:
+        HttpError: 400: there is none.
+    """
+    fixed = math.prod(length for length in dims if length != -1)
+    places = [place for place, length in enumerate(dims) if length == -1]
+    rest = count // fixed if fixed else 0
+    if not fixed or rest * fixed != count or (not places and rest != 1):
+        raise HttpError(400, f"{what}: {count} elements do not fill the shape {list(dims)}")
+    shape = [1 if length == -1 else length for length in dims]
+    if places:
+        shape[places[-1]] = rest
+    return shape
+
+
+def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Tensor, memoryview]:
+    name = _text(entry, "name", f"input {number}")
+    what = f"input {name!r}"
+    datatype = _text(entry, "datatype", what)
+    if datatype not in DATATYPES:
+        raise HttpError(400, f"{what}: there is no datatype {datatype[:64]!r}")
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or set(map(type, shape)) - {int} or any(not 0 <= length < 2**63 for length in shape):
+        raise HttpError(400, f"{what}: 'shape' must be an array of whole numbers of 0 or more")
+    count = math.prod(shape)
+    if math.prod(length or 1 for length in shape) > MOST_ELEMENTS:  # a python model dies of [0, 2**61], which has no element
+        raise HttpError(400, f"{what}: 'shape' has more elements than a request can have")
+    parameters = _parameters(what, entry)
+    size = parameters.pop("binary_data_size", None)
+    is_base64 = _is_base64(what, parameters.pop("content_type", None))
+    if size is None:
+        data = packed(what, datatype, entry.get("data"), count, is_base64=is_base64)
+    else:
+        if "data" in entry:
+            raise HttpError(400, f"{what} has 'data' and binary_data_size")
+        data, rest = _taken(what, datatype, count, size, rest)
+    return Tensor(name=name, datatype=datatype, shape=shape, data=data, parameters=parameters), rest
+
+
+def _taken(what: str, datatype: str, count: int, size: Parameter, rest: memoryview) -> tuple[bytes, memoryview]:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
+        raise HttpError(400, f"{what}: binary_data_size must be a number of bytes that the body still has ({len(rest)})")
+    each = element_bytes(datatype)
+    if each is not None and size != each * count:
+        raise HttpError(400, f"{what}: {datatype} of this shape has {each * count} bytes, but binary_data_size is {size}")
+    return bytes(rest[:size]), rest[size:]
+
+
+def _objects(value: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    entries = value.get(name, [])
+    if not isinstance(entries, list) or set(map(type, entries)) - {dict}:
+        raise HttpError(400, f"{name!r} must be an array of objects")
+    return entries
+
+
+def _text(entry: Mapping[str, Any], name: str, what: str) -> str:
+    text = entry.get(name)
+    if not isinstance(text, str) or not text:
+        raise HttpError(400, f"{what} must have a {name!r}, which is a string")
+    check_whole(f"{name!r} of {what}", text)
+    return text
+
+
+def _parameters(what: str, entry: Mapping[str, Any]) -> dict[str, Parameter]:
+    found = entry.get("parameters", {})
+    if not isinstance(found, dict) or set(map(type, found.values())) - {bool, int, float, str}:
+        raise HttpError(400, f"{what}: 'parameters' must be an object whose values are strings, numbers or booleans")
+    if SHARED_MEMORY in found:
+        raise HttpError(400, f"{what}: shared memory is not served here; send the data itself")
+    for name, value in found.items():
+        check_whole(f"{what}: the name of the parameter {name!r}", name)
+        check_whole(f"{what}: the parameter {name!r}", value)
+    return dict(found)
+
+
+def _flag(what: str, value: Parameter, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise HttpError(400, f"{what}: {name} must be true or false")
+    return value
+
+
+def _is_base64(what: str, value: Parameter | None) -> bool:
+    if value is not None and value != BASE64:
+        raise HttpError(400, f"{what}: content_type can be {BASE64!r} alone")
+    return value is not None

@@ -9,59 +9,54 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
+from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
 from adapter.fronts.asking import look_up
 from adapter.fronts.bodies import body_of, parsed, read_by, take_for_parsing
 from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
-from adapter.fronts.openapi import BINARY, OBJECT, operation, shaped
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import PLACES, Wanted, inferred, place_of
-from adapter.fronts.v2.requests import BODY, HEADER_LENGTH, header_length
+from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, Wanted, header_length, inferred, place_of
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
-from adapter.settings.fronts import V2Settings
 from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
-_INDEX, _WITH_PARAMETERS = shaped(ready={"type": "boolean"}), shaped(parameters=OBJECT)
 
 
-def front(
-    settings: V2Settings, inference: TritonInference, triton: TritonInference, repository_api: RepositoryCalls | None = None
-) -> Front:
+def front(inference: TritonInference, triton: TritonInference, repository_api: RepositoryCalls | None = None) -> Front:
     """
     The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call.
 
     Without a `repository_api` those calls are refused.
     """
     served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    handlers = _Handlers(inference, triton, served, settings.non_finite)
-    infer = operation("One inference", body=BODY, types=(JSON, BINARY))
+    handlers = _Handlers(inference, triton, served, repository_api)
     routes = [
-        Route("GET", "/v2/health/live", handlers.live, "health", operation("Whether the server lives")),
-        Route("GET", "/v2/health/ready", handlers.ready, "health", operation("Whether the server serves")),
-        Route("GET", "/v2", handlers.server, "metadata", operation("What the server is")),
-        Route("GET", "/v2/models/stats", handlers.all_statistics, "statistics", operation("Statistics of all models")),
+        Route("POST", "/v2/repository/index", handlers.index, REPOSITORY),
+        Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY),
+        Route("POST", "/v2/repository/models/{name}/unload", handlers.unload, REPOSITORY),
+        Route("GET", "/v2/health/live", handlers.live, "health"),
+        Route("GET", "/v2/health/ready", handlers.ready, "health"),
+        Route("GET", "/v2", handlers.server, "metadata"),
+        Route("GET", "/v2/models/stats", handlers.all_statistics, "statistics"),
     ]
     for place in PLACES:
         routes += [
-            Route("GET", f"{place}/ready", handlers.model_ready, "health", operation("Whether it serves")),
-            Route("GET", place, handlers.model, "metadata", operation("Its inputs and outputs")),
-            Route("GET", f"{place}/config", handlers.config, "model-config", operation("Its config")),
-            Route("GET", f"{place}/stats", handlers.statistics, "statistics", operation("Its statistics")),
-            Route("POST", f"{place}/infer", handlers.infer, "inference", infer),
+            Route("GET", f"{place}/ready", handlers.model_ready, "health"),
+            Route("GET", place, handlers.model, "metadata"),
+            Route("GET", f"{place}/config", handlers.config, "model-config"),
+            Route("GET", f"{place}/stats", handlers.statistics, "statistics"),
+            Route("POST", f"{place}/infer", handlers.infer, "inference"),
         ]
-    routes += [*generate.routes(inference, settings.non_finite), *_repository(repository_api)]
-    return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
+    return Front(name="v2", routes=[*routes, *generate.routes(inference)], fails=_fails)
 
 
 def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
@@ -73,7 +68,7 @@ class _Handlers:
     inference: TritonInference
     triton: TritonInference
     served: Collection[str]
-    non_finite: str
+    api: RepositoryCalls | None
 
     async def live(self, request: web.Request) -> web.Response:
         return _health(request, "live", is_well=await self.triton.is_live())
@@ -111,9 +106,31 @@ class _Handlers:
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
         take_for_parsing(request, body, length)
-        found, length = await inferred(self.inference, Wanted(model=model, version=version, non_finite=self.non_finite), body, length)
+        found, length = await inferred(self.inference, Wanted(model=model, version=version), body, length)
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(request, answer)
+
+    async def index(self, request: web.Request) -> web.Response:
+        """POST /v2/repository/index."""
+        api, is_ready = self._opened(), await read_by(request, ready_only)
+        return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not is_ready])
+
+    async def load(self, request: web.Request) -> web.Response:
+        """POST /v2/repository/models/{name}/load."""
+        api, name = self._opened(), name_in(request)
+        await api.load(name, await read_by(request, overrides_of))
+        return web.Response()
+
+    async def unload(self, request: web.Request) -> web.Response:
+        """POST /v2/repository/models/{name}/unload."""
+        api, name = self._opened(), name_in(request)
+        await api.unload(name, has_dependents=await read_by(request, with_dependents))
+        return web.Response()
+
+    def _opened(self) -> RepositoryCalls:
+        if self.api is None:
+            raise HttpError(403, "the model repository API is shut: V2_REPOSITORY_API=true opens it")
+        return self.api
 
 
 def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
@@ -122,45 +139,6 @@ def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
     if takes_json(request.headers.getall("Accept", ())):
         return json_answer({word: is_well}, status)
     return web.Response(status=status)
-
-
-def _repository(api: RepositoryCalls | None) -> Sequence[Route]:
-    """The three calls; None: they are shut."""
-    handlers = _Shut() if api is None else _Repository(api)
-    index = operation("All models that could be loaded", body=_INDEX)
-    load, unload = operation("Load a model", body=_WITH_PARAMETERS), operation("Unload a model", body=_WITH_PARAMETERS)
-    return [
-        Route("POST", "/v2/repository/index", handlers.index, REPOSITORY, index),
-        Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY, load),
-        Route("POST", "/v2/repository/models/{name}/unload", handlers.unload, REPOSITORY, unload),
-    ]
-
-
-class _Shut:
-    async def index(self, _request: web.Request) -> web.Response:
-        raise HttpError(403, "the model repository API is shut: V2_REPOSITORY_API=true opens it")
-
-    load = unload = index
-
-
-class _Repository:
-    def __init__(self, api: RepositoryCalls) -> None:
-        self._api = api
-
-    async def index(self, request: web.Request) -> web.Response:
-        is_ready = await read_by(request, ready_only)
-        rows = await self._api.index()
-        return json_answer([_row(row) for row in rows if row.state == "READY" or not is_ready])
-
-    async def load(self, request: web.Request) -> web.Response:
-        name, overrides = name_in(request), await read_by(request, overrides_of)
-        await self._api.load(name, overrides)
-        return web.Response()
-
-    async def unload(self, request: web.Request) -> web.Response:
-        name, has_dependents = name_in(request), await read_by(request, with_dependents)
-        await self._api.unload(name, has_dependents=has_dependents)
-        return web.Response()
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

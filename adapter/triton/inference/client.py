@@ -27,7 +27,7 @@ from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference import messages
 from adapter.triton.inference.channels import Tls, channel_to
-from adapter.triton.inference.leaving import Leaving, seen
+from adapter.triton.inference.leaving import Leaving, cancel, cancel_stream, end_stream, seen
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""
@@ -84,7 +84,7 @@ class TritonInference:
             return messages.response_of(await asyncio.shield(answer))
         finally:
             if not answer.done():
-                self._leaving.leave(call, answer, begun)
+                self._leaving.spawn(cancel(call, answer, begun))
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """
@@ -110,9 +110,9 @@ class TritonInference:
                 pending = seen(asyncio.ensure_future(_next_of(call, request.id)))
         finally:
             if is_over:
-                self._leaving.end_stream(call)
+                self._leaving.spawn(end_stream(call))
             elif not call.done():
-                self._leaving.leave_stream(call, pending)
+                self._leaving.spawn(cancel_stream(call, pending))
 
     async def is_live(self) -> bool:
         """ServerLive. False also when the server is away, or has not answered within a second."""
@@ -176,15 +176,13 @@ class TritonInference:
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
-            return bool(getattr(await self._call(method, request, HEALTH_SECONDS, self._headers), field))
+            return bool(getattr(await _answer_of(method(request, timeout=HEALTH_SECONDS, metadata=self._headers)), field))
         except InferenceFailed:
             return False
 
     async def _ask(self, method: Any, request: Any, model: str = "") -> Any:
-        return await self._call(method, request, self._question_seconds, self._about(model) if model else self._headers)
-
-    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: Metadata) -> Any:
-        return await _answer_of(method(request, timeout=timeout_seconds, metadata=metadata))
+        metadata = self._about(model) if model else self._headers
+        return await _answer_of(method(request, timeout=self._question_seconds, metadata=metadata))
 
 
 class MeshInference(TritonInference):
@@ -199,8 +197,9 @@ class MeshInference(TritonInference):
 
     async def is_live(self) -> bool:
         """Whether it answers at all: it refuses the call, having no model for it."""
+        call = self._stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=HEALTH_SECONDS, metadata=self._headers)
         try:
-            return bool((await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), HEALTH_SECONDS, self._headers)).live)
+            return bool((await _answer_of(call)).live)
         except InferenceFailed as failed:
             return failed.failure not in _AWAY
 
@@ -257,16 +256,12 @@ def _in_our_words(request_id: str) -> Iterator[None]:
     except grpc.aio.AioRpcError as error:
         raise messages.failure_of(error.code(), error.details() or "", request_id) from error
     except asyncio.CancelledError as cancelled:
-        raise _why(cancelled) from cancelled
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise InferenceFailed(Failure.UNAVAILABLE, "the adapter is stopping") from cancelled  # grpc.aio says so where its channel is closed
 
 
 def _unreadable() -> InferenceFailed:
     """grpc.aio has None for an answer that cannot be parsed."""
     return InferenceFailed(Failure.INTERNAL, "the inference server's answer cannot be parsed")
-
-
-def _why(cancelled: asyncio.CancelledError) -> BaseException:
-    """grpc.aio raises it also in a task that was not cancelled: when the channel is closed."""
-    task = asyncio.current_task()
-    is_callers = task is None or task.cancelling()
-    return cancelled if is_callers else InferenceFailed(Failure.UNAVAILABLE, "the adapter is stopping")

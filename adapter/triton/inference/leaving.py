@@ -43,44 +43,35 @@ class Leaving:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def leave(self, call: Any, pending: asyncio.Future[Any], begun: float) -> None:
-        """
-        Cancel a unary call soon.
-
-        Args:
-            call: of grpc.aio.
-            pending: its answer.
-            begun: when it began, by `monotonic`.
-        """
-        self._spawn(_leave(call, pending, begun + FIRST_SECONDS))
-
-    def leave_stream(self, call: Any, pending: asyncio.Future[Any]) -> None:
-        """The same for a stream; `pending` is its next message."""
-        self._spawn(_leave_stream(call, pending))
-
-    def end_stream(self, call: Any) -> None:
-        """End a stream whose last answer is there."""
-        self._spawn(_end_stream(call))
-
     async def settled(self) -> None:
         """Returns when all are left."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Leave one: `cancel`, `cancel_stream` or `end_stream`."""
         task = asyncio.create_task(work, name="leave a call")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _leave(call: Any, pending: asyncio.Future[Any], earliest: float) -> None:
+async def cancel(call: Any, pending: asyncio.Future[Any], begun: float) -> None:
+    """
+    Cancel a unary call soon.
+
+    Args:
+        call: of grpc.aio.
+        pending: its answer.
+        begun: when it began, by `monotonic`.
+    """
     try:
-        await _is_quiet(pending, earliest)
+        await _is_quiet(pending, begun + FIRST_SECONDS)
     finally:
         call.cancel()
 
 
-async def _leave_stream(call: Any, pending: asyncio.Future[Any]) -> None:
+async def cancel_stream(call: Any, pending: asyncio.Future[Any]) -> None:
+    """The same for a stream; `pending` is its next message."""
     begun = monotonic()
     earliest, end = begun + STREAM_SECONDS, begun + LONGEST_SECONDS
     try:
@@ -88,7 +79,7 @@ async def _leave_stream(call: Any, pending: asyncio.Future[Any]) -> None:
             if call.done():
                 return
             if pending.exception() is None and is_last(pending.result()):
-                await _end_stream(call)
+                await end_stream(call)
                 return
             pending = seen(asyncio.ensure_future(call.read()))
     finally:
@@ -101,8 +92,8 @@ async def _is_quiet(pending: asyncio.Future[Any], earliest: float) -> bool:
     return not done
 
 
-async def _end_stream(call: Any) -> None:
-    """Triton ends it when it hears that there will be no further request."""
+async def end_stream(call: Any) -> None:
+    """End a stream whose last answer is there: Triton ends it when it hears that there will be no further request."""
     ending = seen(asyncio.ensure_future(_ended(call)))
     try:
         await asyncio.wait({ending}, timeout=LONGEST_SECONDS)

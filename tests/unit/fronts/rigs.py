@@ -43,7 +43,7 @@ class Served:
 
 def route(method: str, path: str, handler: Handler) -> Route:
     """Of the group `inference`."""
-    return Route(method=method, path=path, handler=handler, api="inference", about={})
+    return Route(method=method, path=path, handler=handler, api="inference")
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def served(*routes: Route, echoed: Sequence[str] = (), restricted: str = "
 
     settings = read_group(HttpSettings, env)
     edge = Edge(
-        Front(name="v2", title="t", routes=routes, fails=fails, echoed=echoed),
+        Front(name="v2", routes=routes, fails=fails, echoed=echoed),
         settings,
         rules_of(restricted),
         Budget(settings.bodies_bytes),

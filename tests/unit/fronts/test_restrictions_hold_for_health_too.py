@@ -16,7 +16,7 @@ async def test_health_needs_the_header_also_at_the_end(headers: list[bytes], sta
     async def handler(_request: web.Request) -> web.Response:
         return json_answer({})
 
-    ping = Route(method="GET", path="/ping", handler=handler, api="health", about={})
+    ping = Route(method="GET", path="/ping", handler=handler, api="health")
     async with served(ping, restricted="health:X-Probe=s3cret") as front:
         front.edge.is_draining = is_draining
         assert parts_of(await front.asked("GET", "/ping", headers))[0] == status

@@ -12,7 +12,7 @@ from adapter.errors import InvalidModel
 from adapter.fronts.llm.options import Options, options_of, read
 from tests.unit.fronts.llm.rigs import settings
 
-PLAIN = Options(is_tgi_compatible=False, output_formatter="auto", is_streaming=False, is_dynamic=False, is_strict=False)
+PLAIN = Options(**vars(settings()))
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,8 @@ def test_the_form(text: str, pairs: list[tuple[str, str]]) -> None:
         ("option.tgi_compat=true", {"is_tgi_compatible": True}),
         ("option.output_formatter=SSE", {"output_formatter": "sse"}),
         ("option.enable_streaming=True", {"is_streaming": True}),
-        ("option.rolling_batch=disable", {"is_dynamic": True}),
-        ("option.rolling_batch=vllm", {}),
-        ("option.details=strict", {"is_strict": True}),
+        ("option.rolling_batch=disable", {"rolling_batch": "disable"}),
+        ("option.rolling_batch=vllm", {"rolling_batch": "vllm"}),
         ("option.text_output=cumulative", {"text": "cumulative"}),
         ("option.tensor_parallel_degree=4\nengine=MPI", {}),
         ("option.tgi_compat=false\noption.tgi_compat=true", {"is_tgi_compatible": True}),
@@ -52,7 +51,7 @@ def test_what_counts(line: str, changed: dict[str, object]) -> None:
     assert options_of(settings(), line.encode()) == Options(**{**vars(PLAIN), **changed})
 
 
-@pytest.mark.parametrize("name", ["tgi_compat", "output_formatter", "enable_streaming", "rolling_batch", "details", "text_output"])
+@pytest.mark.parametrize("name", ["tgi_compat", "output_formatter", "enable_streaming", "rolling_batch", "text_output"])
 @pytest.mark.parametrize("value", ["", "no", "x" * 1000])
 def test_another_value_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidModel, match=rf"serving\.properties: option\.{name} is .*; it can be ") as refused:
@@ -65,22 +64,18 @@ ALL_ON = settings(
     OPTION_OUTPUT_FORMATTER="sse",
     OPTION_ENABLE_STREAMING="true",
     OPTION_ROLLING_BATCH="disable",
-    LMI_DETAILS="strict",
 )
 ALL_OFF = b"""
 option.tgi_compat=false
 option.output_formatter=auto
 option.enable_streaming=false
 option.rolling_batch=auto
-option.details=honest
 """
 
 
 def test_a_models_own_file_beats_the_settings() -> None:
     for properties in (None, b"", b"#"):
-        assert options_of(ALL_ON, properties) == Options(
-            is_tgi_compatible=True, output_formatter="sse", is_streaming=True, is_dynamic=True, is_strict=True
-        )
+        assert options_of(ALL_ON, properties) == Options(**vars(ALL_ON))
     assert options_of(ALL_ON, ALL_OFF) == PLAIN
 
 

@@ -39,7 +39,7 @@ def test_pages_are_the_whole_list(names: set[str], limit: int) -> None:
     assert (seen, token) == (models, None)
 
 
-@pytest.mark.parametrize("token", ["", "!", "YWJj", "1"])
+@pytest.mark.parametrize("token", ["!", "YWJj", "1", "ff"])
 def test_a_token_that_nobody_gave_is_400(token: str) -> None:
     with pytest.raises(HttpError):
         page([a_model("a")], None, token)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.tensors import element_bytes
-from adapter.fronts.v2.requests import asked, header_length, raw
+from adapter.fronts.v2.infer import asked, header_length, raw
 from adapter.inference import DATATYPES, ModelInfo, TensorInfo, split
 
 X = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
