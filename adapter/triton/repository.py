@@ -60,10 +60,7 @@ class Repository:
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
-        """
-        By the names of the folder, bytes of files that have no name outside it: the cache counts those that are linked from an
-        artifact. So each file on the volume counts once.
-        """
+        """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
         self._counting = threading.Lock()
         self._probes: set[str] = set()
         """That are under way."""
@@ -72,10 +69,7 @@ class Repository:
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
         self._kinds = placing.inner_of(self.folder)
-        """
-        Model id → Triton's names of it and of its bundle's inner models → kind; empty for what an earlier process has placed.
-        Those are read once, at the start: no other process writes here.
-        """
+        """Model id → Triton's names of it and of its inner models → kind; empty for what an earlier process has placed."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
         self._small_files: dict[tuple[str, str, str], bytes | None] = {}
         """Model id and identity of its directory → what was read there."""
@@ -174,31 +168,26 @@ class Repository:
 
     async def small_file(self, model_id: str, placed: str | None, path: str, most_bytes: int) -> bytes | None:
         """
-        A file of a model, by its path in the model's directory, as of this placement; None: there is none, or the adapter has not
-        placed the model.
+        A file in the model's directory, as of this placement; None: there is none, or the adapter has not placed the model.
 
-        Raises:
-            InvalidModel: it is longer than allowed.
-            VolumeFailed: it cannot be read.
+        Raises InvalidModel: it is longer than allowed. Raises VolumeFailed: it cannot be read.
         """
         if placed is None:
             return None
-        key = (model_id, placed, path)
-        if key not in self._small_files:
-            content = None
-            try:
-                content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{path}", most_bytes))
-            except FileNotFoundError:
-                pass
-            except OSError as error:
+        key, content = (model_id, placed, path), None
+        if key in self._small_files:
+            return self._small_files[key]
+        try:
+            content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{path}", most_bytes))
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
                 kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
                 raise kind(f"{path} of the model cannot be read: {error.strerror}") from error
-            if content is not None and len(content) > _KEPT_BYTES:
-                return content
+        if len(content or b"") <= _KEPT_BYTES:
             self._small_files[key] = content
             if len(self._small_files) > _KEPT:
                 del self._small_files[next(iter(self._small_files))]
-        return self._small_files.get(key)
+        return content
 
     # ---- other entries
 
