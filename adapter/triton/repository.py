@@ -79,8 +79,6 @@ class Repository:
         """As `ports.ModelRepository`."""
         return self._volume.problem
 
-    # ---- what is known of models, without a look
-
     def inner_names(self, model_id: str) -> tuple[str, ...]:
         """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
         return tuple(sorted(self._kinds.get(model_id, {}).keys() - {model_id}))
