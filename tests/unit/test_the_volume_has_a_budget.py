@@ -319,9 +319,9 @@ def test_threads_that_meet_a_full_volume_together_ask_once(make) -> None:
         if len(idle.files) == 10:
             raise OSError(errno.ENOSPC, "still full")
 
-    with space.reservation() as room:
-        room.grow(10)
-        threads = [threading.Thread(target=room.insist, args=[write]) for _ in range(4)]
+    with space.reservation() as reserved:
+        reserved.grow(10)
+        threads = [threading.Thread(target=reserved.insist, args=[write]) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
