@@ -183,7 +183,7 @@ class Artifacts:
                     raise Unusable("nothing idle is kept")
                 if left_bytes < 0:
                     raise Unusable("more records than are read at a start")
-                record, inodes = records.whole(folder)
+                record, inodes = records.read(folder)
             except (Unusable, OSError) as error:
                 reasons[str(error) if isinstance(error, Unusable) else "no record"] += 1
                 self.volume.discard(folder)
@@ -202,7 +202,7 @@ class Artifacts:
         `confirms`: its owner has listed it just now.
         """
         try:
-            record, _ = records.whole(entry.folder)
+            record, _ = records.read(entry.folder)
         except Unusable as unusable:
             with self._lock:
                 self._unlist(entry)
@@ -226,7 +226,7 @@ class Artifacts:
         entry = self.find(key)
         if entry is not None and entry.confirmed:
             with suppress(Unusable):
-                return records.read(entry.folder).listing
+                return records.read(entry.folder)[0].listing
         return None
 
     def content(self, origin: str, stored: StoredObject) -> bytes | None:
@@ -258,7 +258,7 @@ class Artifacts:
         """Of the last used artifacts of this model that are whole: the folder, and the path of each object in it."""
         for entry in self.of_origin(origin)[:LOOKED_AT]:
             with suppress(Unusable):
-                record, _ = records.whole(entry.folder)
+                record, _ = records.read(entry.folder)
                 of_objects = (file for file in record.files if record.archive is None or file.path == SCHEMA)
                 yield entry.folder, {(file.key, file.version, file.size_bytes): file.path for file in of_objects}
 

@@ -155,12 +155,8 @@ class Cache:
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
         """Both ends of files of an artifact that is held. Raises as `read_ends`."""
-
-        def look(stop: Stop) -> dict[SourceFile, Ends]:
-            return {file: read_ends(artifact.root / file.path, stop.check) for file in files}
-
         with waits.on("the model's files to be read on the volume"):
-            return await self._looks.run(look)
+            return await self._looks.run(lambda stop: {file: read_ends(artifact.root / file.path, stop.check) for file in files})
 
     async def release(self, artifact: Artifact) -> None:
         """One user less. Completes even when cancelled."""

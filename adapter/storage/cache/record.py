@@ -119,17 +119,18 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Key, bytes and version of what the files were unpacked from."""
 
 
-def read(folder: Path) -> ArtifactRecord:
+def read(folder: Path) -> tuple[ArtifactRecord, dict[int, int]]:
     """
-    The record of the artifact in this folder.
+    The record of the artifact in this folder, which is whole, and its files as `check` gives them.
 
     Raises:
-        Unusable: there is none, or it is not ours, or of another boot or format.
+        Unusable: there is none, or it is not ours, or of another boot or format; or a file is not what it says.
     """
     try:
-        return parse(read_below(folder, NAME, MAX_BYTES), folder.name.partition(".")[0])
+        record = parse(read_below(folder, NAME, MAX_BYTES), folder.name.partition(".")[0])
     except OSError as error:
         raise Unusable("no record") from error
+    return record, check(folder, record)
 
 
 def parse(content: bytes, key: str) -> ArtifactRecord:
@@ -149,12 +150,6 @@ def parse(content: bytes, key: str) -> ArtifactRecord:
     if is_odd or record.key != key:
         raise Unusable("a damaged record")
     return record
-
-
-def whole(folder: Path) -> tuple[ArtifactRecord, dict[int, int]]:
-    """The record of an artifact that is whole, and its files as `check` gives them. Raises Unusable."""
-    record = read(folder)
-    return record, check(folder, record)
 
 
 def check(folder: Path, record: ArtifactRecord) -> dict[int, int]:
