@@ -140,6 +140,8 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
         return spec.top_model
     named = {reference.name for config in configs.values() for reference in config.references}
     tops = [name for name, config in configs.items() if config.references and name not in named]
+    if len(tops) > 1:  # TensorRT-LLM brings an ensemble and a BLS model over the same models
+        tops = [name for name in tops if not configs[name].is_stock_bls] or tops
     if len(tops) == 1:
         return tops[0]
     raise LayoutError(

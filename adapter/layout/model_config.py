@@ -18,6 +18,8 @@ others (BLS) can say so too: every entry of `parameters` whose key begins with `
     parameters { key: "bls_model.tokenizer" value { string_value: "tokenizer" } }
     name = json.loads(args["model_config"])["parameters"]["bls_model.tokenizer"]["string_value"]
 
+The parameter `tensorrt_llm_model_name` of TensorRT-LLM's stock BLS model counts too.
+
 Source: triton-inference-server/common `model_config.proto`, as tritonclient brings it.
 """
 
@@ -43,6 +45,8 @@ FILE_NAME = "config.pbtxt"
 MAX_BYTES = 1024 * 1024
 """Far above any real one; reading takes less than 5 s per MiB at worst."""
 BLS_KEY = "bls_model."
+TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
+"""What TensorRT-LLM's stock BLS model calls such a parameter."""
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
 _LONG = re.compile("-?[0-9]{20,}(?![.eEfF])")
 """A number of so many digits that Python does not read it."""
@@ -131,10 +135,15 @@ class ModelConfig:
         found = [Reference(textproto.unquoted(self.text, step), "an ensemble step", True, step) for step in steps]
         for entry in inner(self.fields, "parameters"):
             keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
-            if len(keys) == 1 and keys[0].startswith(BLS_KEY):
+            if len(keys) == 1 and (keys[0] == TENSORRT_LLM_KEY or keys[0].startswith(BLS_KEY)):
                 names = inner(entry.fields, "value", "string_value")
                 found += [Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
         return tuple(found)
+
+    @property
+    def is_stock_bls(self) -> bool:
+        """Whether this is TensorRT-LLM's stock BLS model."""
+        return TENSORRT_LLM_KEY in self.said.parameters
 
     def rewritten(self, schema: Schema, names: Mapping[str, str] | None = None) -> bytes:
         """

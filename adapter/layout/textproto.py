@@ -111,13 +111,10 @@ class _Scanner:
         if self.kind == "open" and self.text[self.end : self.end + 1] == "\\":
             raise Problem(self.end, "a string holds an unknown escape")
         if self.kind in ("open", "other"):
-            self.fail(_misfit(self.text[self.start : self.start + 2]))
-
-    def fail(self, words: str) -> NoReturn:
-        raise Problem(self.start, words)
+            raise Problem(self.start, _misfit(self.text[self.start : self.start + 2]))
 
     def wanted(self, what: str) -> NoReturn:
-        self.fail(f"expected {what}, found {repr(self.lexeme[:40]) if self.lexeme else 'the end of the text'}")
+        raise Problem(self.start, f"expected {what}, found {repr(self.lexeme[:40]) if self.lexeme else 'the end of the text'}")
 
     def accept(self, *marks: str) -> bool:
         if is_there := self.lexeme in marks:
@@ -181,7 +178,7 @@ class _Scanner:
         closer = _CLOSERS[self.lexeme]
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.fail(f"messages are nested more than {MAX_DEPTH} levels deep")
+            raise Problem(self.start, f"messages are nested more than {MAX_DEPTH} levels deep")
         self.advance()
         fields = self.fields(closer)
         self.advance()

@@ -46,13 +46,25 @@ class LayoutError(Exception):
 
 
 class Tree:
-    """Files by their path relative to one directory."""
+    """
+    Files by their path relative to one directory.
 
-    def __init__(self, files: Mapping[str, SourceFile]) -> None:
-        self.files = files
+    A directory of it holds the same paths, which may be long and many: they are cut where somebody asks for the files.
+    """
+
+    def __init__(self, files: Mapping[str, SourceFile], prefix: str = "") -> None:
+        """`prefix`, of trees made here: the path of the directory, with which every path of the files begins."""
+        self._whole = files
+        self._prefix = prefix
 
     def __bool__(self) -> bool:
-        return bool(self.files)
+        return bool(self._whole)
+
+    @cached_property
+    def files(self) -> Mapping[str, SourceFile]:
+        """The files by their paths."""
+        cut = len(self._prefix)
+        return {path[cut:]: file for path, file in self._whole.items()} if cut else self._whole
 
     @property
     def file_names(self) -> list[str]:
@@ -71,7 +83,7 @@ class Tree:
 
     def below(self, name: str) -> Tree:
         """The directory of this name."""
-        return Tree(self._top[1].get(name, {}))
+        return Tree(self._top[1].get(name, {}), f"{self._prefix}{name}/")
 
     def without(self, *entries: str) -> Tree:
         """What remains when these entries at the top are left out; a directory has a slash behind its name."""
@@ -92,15 +104,16 @@ class Tree:
 
     @cached_property
     def _top(self) -> tuple[list[str], dict[str, dict[str, SourceFile]]]:
-        """Names of the files at the top, and the files in each directory by their paths below it."""
+        """Names of the files at the top, and the files in each directory."""
+        cut = len(self._prefix)
         names: list[str] = []
         directories: dict[str, dict[str, SourceFile]] = {}
-        for path, file in self.files.items():
-            name, slash, rest = path.partition("/")
-            if slash:
-                directories.setdefault(name, {})[rest] = file
+        for path, file in self._whole.items():
+            slash = path.find("/", cut)
+            if slash < 0:
+                names.append(path[cut:])
             else:
-                names.append(name)
+                directories.setdefault(path[cut:slash], {})[path] = file
         return sorted(names), directories
 
 

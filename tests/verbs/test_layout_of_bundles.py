@@ -111,6 +111,28 @@ def test_models_that_bls_calls_are_named_so_too(top: str, tmp_path: Path) -> Non
     assert called(found, "m~inner~a") == {"bls_model.b": "m~inner~b"}
 
 
+STOCK = {
+    "preprocessing/config.pbtxt": PYTHON, "preprocessing/1/model.py": "x",
+    "postprocessing/config.pbtxt": PYTHON, "postprocessing/1/model.py": "x",
+    "tensorrt_llm/config.pbtxt": 'backend: "tensorrtllm"', "tensorrt_llm/1/rank0.engine": "x",
+    "tensorrt_llm_bls/1/model.py": "x",
+    "tensorrt_llm_bls/config.pbtxt": PYTHON
+    + ' parameters { key: "tensorrt_llm_model_name" value: { string_value: "tensorrt_llm" } }',
+}  # fmt: skip
+STOCK_ENSEMBLE = {"ensemble/config.pbtxt": steps("preprocessing", "tensorrt_llm", "postprocessing")}
+
+
+def test_the_stock_models_of_tensorrt_llm_are_one_bundle(tmp_path: Path) -> None:
+    """The BLS model is asked where there is no ensemble; either way it knows the engine under its name."""
+    found = shown(tmp_path, STOCK, "tensorrtllm")
+    assert found.code == 0, found.text
+    assert called(found) == {"tensorrt_llm_model_name": "m~inner~tensorrt_llm"}
+    (tmp_path / "both").mkdir()
+    found = shown(tmp_path / "both", STOCK | STOCK_ENSEMBLE, "tensorrtllm")
+    assert named_steps(found) == ["m~inner~preprocessing", "m~inner~tensorrt_llm", "m~inner~postprocessing"]
+    assert called(found, "m~inner~tensorrt_llm_bls") == {"tensorrt_llm_model_name": "m~inner~tensorrt_llm"}
+
+
 def test_an_ensemble_may_be_a_step(tmp_path: Path) -> None:
     files = {"top/config.pbtxt": steps("sub", "a"), "sub/config.pbtxt": steps("b"), **OTHERS, "d/1/model.onnx": "x"}
     found = shown(tmp_path, {**files, "d/config.pbtxt": ""})
