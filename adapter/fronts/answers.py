@@ -22,7 +22,7 @@ from adapter.serving import AlreadyLoaded
 from adapter.telemetry.logs import note
 
 JSON, BINARY = "application/json", "application/octet-stream"
-UNAVAILABLE, NO_ROOM = 503, 507
+UNAVAILABLE, NO_SPACE = 503, 507
 COMPRESSED_FROM_BYTES = 1024
 WRITE_SECONDS = 60.0
 """Longest wait for a client to take a piece of a stream: until then it has one of HTTP_MAX_REQUESTS, and its generation runs."""
@@ -33,8 +33,8 @@ STATUSES: dict[type[AdapterError], int] = {
     errors.Rejected: 400,
     AlreadyLoaded: 409,
     errors.ModelNotLoaded: 404,
-    errors.NoCapacity: NO_ROOM,
-    errors.DiskFull: NO_ROOM,
+    errors.NoCapacity: NO_SPACE,
+    errors.DiskFull: NO_SPACE,
     errors.Draining: UNAVAILABLE,
     errors.WrongServer: UNAVAILABLE,
     errors.VolumeFailed: UNAVAILABLE,

@@ -23,7 +23,7 @@ from adapter.settings.triton import TritonSettings
 from adapter.spi import calls
 from adapter.telemetry.metrics import PREFIX
 from adapter.triton.inference.client import TritonInference
-from adapter.units import Endpoint, show_bytes
+from adapter.units import MIB, Endpoint
 
 METRICS_SECONDS = 2.0
 BAR_WIDTH, LINE_WIDTH = 30, 79
@@ -79,7 +79,7 @@ class Adapter:
         if not expected:
             return ""
         filled = BAR_WIDTH * min(done, expected) // expected
-        return f"{'#' * filled}{'.' * (BAR_WIDTH - filled)} {show_bytes(done)} of {show_bytes(expected)}"
+        return f"{'#' * filled}{'.' * (BAR_WIDTH - filled)} {done / MIB:,.1f} of {expected / MIB:,.1f} MiB"
 
 
 def load(

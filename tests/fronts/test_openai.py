@@ -144,7 +144,7 @@ def test_a_stream_has_the_text_of_the_whole(http: Http) -> None:
 
         assert "".join(piece["text"] for piece in pieces) == whole["text"] == lmi == "a bb a bb a bb a"
         assert pieces[-1]["finish_reason"] in (whole["finish_reason"], "length")
-        assert whole["finish_reason"] == ("length" if model in ("vllm", "llm_api", "llm_api_whole") else "stop")  # no reason is told
+        assert whole["finish_reason"] == ("length" if model in ("vllm", "llm_api", "llm_api_whole") else "stop")  # it is not told
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
         words = ("load", "big/model.onnx", "--config", str(tmp_path / "slow.json"), "--type", "onnx", "--id", "slow")
         code, output, complaint = run(pod, *words)
 
-    lines = [line for line in output.splitlines() if re.fullmatch(r"#*\.+ [\d.]+ [KM]iB of 16 MiB", line)]
+    lines = [line for line in output.splitlines() if re.fullmatch(r"#*\.+ [\d.]+ of 16\.0 MiB", line)]
     assert (code, complaint.partition(":")[0]) == (1, "INTERNAL"), complaint
     assert len(lines) >= 3, output
     assert lines == sorted(lines, key=lambda line: line.count("#"))

@@ -1,6 +1,6 @@
 """
-One request of LMI, TGI or OpenAI's API, from the parsed body to the answer. For the front of language models, and for whoever else
-carries their bodies.
+One request of LMI, TGI or OpenAI's API, from the parsed body to the answer. For the front of language models, and for others that
+carry their bodies.
 
 A failure before the first token is a status; a later one is the last line of the stream.
 """
@@ -31,6 +31,7 @@ from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
 Body = Callable[[], Awaitable[Any]]
+Noted = Callable[[HttpError | AdapterError], Told]
 
 
 class Shape(Enum):
@@ -93,9 +94,7 @@ class Answering:
             if asked.is_stream:
                 is_free = shape is Shape.BY_OPTIONS and options.has_stream_format
                 is_sse = options.output_formatter == "sse" if is_free else schema.content_type == SSE
-                return await self._streamed(
-                    asked, schema, Stream(request, SSE if is_sse else JSON_LINES), event if is_sse else _line, noted
-                )
+                return await self._streamed(request, asked, schema, noted, is_sse=is_sse)
             ends = await texts(self._inference, asked)
         except (HttpError, AdapterError) as error:
             failure = noted(error)
@@ -109,14 +108,8 @@ class Answering:
         prompts = [prompt for prompt in prompts for _ in range(wanted.choices)]
         return Asked(model=model.model_id, prompts=prompts, wishes=wanted.wishes, is_stream=wanted.is_stream, options=options)
 
-    async def _streamed(
-        self,
-        asked: Asked,
-        schema: Schema,
-        stream: Stream,
-        framed: Callable[[Mapping[str, Any]], bytes],
-        noted: Callable[[HttpError | AdapterError], Told],
-    ) -> web.StreamResponse:
+    async def _streamed(self, request: web.Request, asked: Asked, schema: Schema, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
+        stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
                 begun = await all_of(stack.enter_async_context(generation(self._inference, asked, [prompt])) for prompt in asked.prompts)

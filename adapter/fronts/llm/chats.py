@@ -139,7 +139,7 @@ class Chats:
             raise
 
     async def _started(self) -> Process:
-        """The process, which may have died while nobody needed it. Raises HttpError 503: it does not start."""
+        """The process, which may have died since it was last needed. Raises HttpError 503: it does not start."""
         if self._child is not None and self._child.returncode is None:
             return self._child
         try:

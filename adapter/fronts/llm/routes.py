@@ -167,10 +167,8 @@ class _Handlers:
         except InferenceFailed as failed:
             if failed.failure not in (Failure.NOT_FOUND, Failure.INVALID):
                 raise
-            return None
-        if not is_of_others:
-            return None
-        return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False)
+            is_of_others = False
+        return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False) if is_of_others else None
 
 
 def _model(name: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
-from adapter.fronts.answers import NO_ROOM, UNAVAILABLE, HttpError, status_of
+from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.generating import Lines, all_of
@@ -59,7 +59,7 @@ class Schema(ABC):
     """Status of a wrong request."""
     bad_model: ClassVar[int] = FAILED
     """Status where the model's own files are wrong."""
-    full: ClassVar[int] = NO_ROOM
+    full: ClassVar[int] = NO_SPACE
     """Status where memory is out."""
     failures: ClassVar[Mapping[Failure, int]] = {}
     """Status of a failed inference, where it is not that of all fronts."""

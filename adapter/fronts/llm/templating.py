@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MEMORY_BYTES = 512 * 1024 * 1024
 MOST_SECONDS = 10
-"""Then the program ends by itself: whoever kills it sooner may have died."""
+"""Then the program ends by itself: the process that would kill it sooner may have died."""
 MOST_ERROR = 300
 
 
