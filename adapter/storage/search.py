@@ -62,10 +62,8 @@ class Search:
         Raises:
             InvalidModel: from `wanted`.
         """
-        if self.wanted is None:
-            return
         self.listing = found.listing
-        for file in self.wanted(found.listing):
+        for file in self.wanted(found.listing) if self.wanted else ():
             with suppress(AdapterError):  # the listing tells enough without
                 content = await found.peek(file)
                 if content is not None:

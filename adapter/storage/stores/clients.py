@@ -69,12 +69,11 @@ class Connection:
             or_else: what works without a token.
             urls: whereto; without any: `url`.
         """
-        if all(self._may_carry(url) for url in urls or (self.url or "https://",)):
-            return
-        raise InvalidRequest(
-            f"{place} is plain http, and {token} would be readable on the way; "
-            f"use https{f', or {or_else}' if or_else else ''} (plain http is for a loopback address that the storage config names)"
-        )
+        if not all(self._may_carry(url) for url in urls or (self.url or "https://",)):
+            raise InvalidRequest(
+                f"{place} is plain http, and {token} would be readable on the way; "
+                f"use https{f', or {or_else}' if or_else else ''} (plain http is for a loopback address that the storage config names)"
+            )
 
     def _may_carry(self, url: str) -> bool:
         parts = urlsplit(url)
