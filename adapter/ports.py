@@ -77,6 +77,9 @@ class StoredModel(Protocol):
             SourceUnavailable: the volume claim that they are in does not answer.
         """
 
+    def close(self) -> None:
+        """Give back what is held for it and was not fetched. The caller of `open` does so at the end."""
+
 
 class ModelStore(Protocol):
     """Where models come from."""

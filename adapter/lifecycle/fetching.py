@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -80,6 +81,7 @@ class Fetching:
         try:
             async with asyncio.timeout(look_seconds):
                 stored = await self.ports.store.open(spec, operation.waits)
+                stored.close()  # its listing is all that is wanted
         except SourceNotFound:
             return True
         except (AdapterError, TimeoutError) as error:
@@ -106,9 +108,12 @@ class Fetching:
         return await self._fetch_once(operation, spec)
 
     async def _fetch_once(self, operation: Operation, spec: ModelSpec) -> Layout:
-        model = operation.model
         operation.enter("list")
-        stored = await self.ports.store.open(spec, operation.waits)
+        with closing(await self.ports.store.open(spec, operation.waits)) as stored:
+            return await self._brought(operation, spec, stored)
+
+    async def _brought(self, operation: Operation, spec: ModelSpec, stored: StoredModel) -> Layout:
+        model = operation.model
         layout = await self.planned(spec, stored)
         content = await self._content(spec, stored.listing)
         self.facts.check_deaths(content)

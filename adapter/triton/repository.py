@@ -161,8 +161,10 @@ class Repository:
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
-        """Which directories these models are; of those that are there."""
-        return await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
+        """Which directories these models are; of those that are there, and that need not leave as soon as the disk lets them."""
+        left = self._volume.trash.is_left
+        found = await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
+        return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
 
     async def small_file(self, model_id: str, placed: str | None, path: str, most_bytes: int) -> bytes | None:
         """
@@ -258,9 +260,8 @@ class Repository:
         """Returns why the disk keeps one of them."""
         kept: Exception | None = None
         for path in paths:
-            if (error := self._volume.trash.discard(path)) is None:
-                self._count(path.name, 0)
-            kept = error or kept
+            kept = self._volume.trash.discard(path) or kept
+            self._count(path.name, 0)
         return kept
 
     def _take_out(self, paths: Iterable[Path]) -> None:
@@ -275,8 +276,7 @@ class Repository:
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
-        with self._volume.writing(0):
-            self._take_out(stale)
+        self._discard(stale)
         identity = ""
         try:
             for destination, part in parts.items():
@@ -297,8 +297,8 @@ class Repository:
                 made.append(self._volume.new_staging())
                 placing.build(made[-1], layout, artifact, stop)
             identity = placing.identity_of(made[-1])
-            self._take_out([destination])
-            made[-1].rename(destination)
+            self._discard([destination])
+            self._volume.trash.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
             for staging in made:
                 self._volume.discard(staging)
@@ -315,6 +315,7 @@ class Repository:
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
     def _ensure_directory(self, path: Path) -> bool:
+        self._volume.trash.keep(path)
         if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return False
         if not self.folder.is_dir():  # else an unload goes on, whatever else of the volume is lost

@@ -1,10 +1,10 @@
 """
 How things leave our folders: out of sight by a rename into the trash, then deleted.
 
-What cannot be deleted (a root Triton's files) is counted, and is tried again, where its name is given to nothing else: in the adapter's
-own folders. Of the repository's the caller is told, and tries again. Nothing is deleted on another mount than the volume's: each writer
-of the volume could have put a link in the place of a folder, and it would lead to what others have mounted beside it. All calls block,
-from any thread.
+What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. A name that had to
+leave and could not may be wanted again, or be given to something else: `keep` and `move_in` tell it, so that a later try takes away
+only what had to leave. Nothing is deleted on another mount than the volume's: each writer of the volume could have put a link in the
+place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import stat
 import threading
 import time
 from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
-from adapter.volume.trees import mount_of, own_bytes
+from adapter.volume.trees import all_bytes, mount_of, own_bytes
 
 if TYPE_CHECKING:
     from adapter.volume.volume import Volume
@@ -48,10 +49,12 @@ class Trash:
         self._going: dict[Path, int] = {}
         """What is being deleted, with its bytes."""
         self._changed = threading.Condition()
+        self._moving = threading.Lock()
+        """Around what gives a name in a folder of ours to something else than what had to leave and could not."""
         self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
-        """Of leftovers, and of what is being deleted. Files that are also elsewhere are not counted."""
+        """Of leftovers, and of what is being deleted. In the trash, files that are also elsewhere are not counted."""
         with self._changed:
             return sum(self._left.values()) + sum(self._going.values())
 
@@ -62,32 +65,46 @@ class Trash:
             self._changed.wait_for(lambda: not before & set(self._going), seconds)
             return not before <= set(self._going)
 
-    def discard(self, path: Path, freed_bytes: int | None = None) -> OSError | AdapterError | None:
+    def move_in(self, staged: Path, target: Path) -> None:
+        """Give what is staged a name in a folder of ours, whatever had to leave from there before and could not. Raises OSError."""
+        with self._moving:
+            staged.rename(target)
+            self._note(target, None)
+
+    def is_left(self, path: Path) -> bool:
+        """It had to leave, and could not yet."""
+        with self._changed:
+            return path in self._left
+
+    def keep(self, path: Path) -> None:
+        """It had to leave, and could not; now it is wanted again."""
+        with self._moving:
+            self._note(path, None)
+
+    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> OSError | AdapterError | None:
         """
         Take a file or directory out of sight at once, then delete it as far as permitted; an absent path is fine.
 
         Args:
             path: what goes.
-            freed_bytes: what that gives back, where the caller knows. What is staged is counted by its reservation.
+            is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
 
         Returns:
             Why the disk keeps the path as it was, or None.
         """
         if not os.path.lexists(path):
             return None
-        gone = path
+        is_staged, gone = path.parent == self._volume.staging_dir, path
         try:
-            self._volume.restore()
-            gone = path.rename(self._volume.trash_dir / secrets.token_hex(8))
+            gone = self._moved_out(path)
         except (OSError, AdapterError) as error:
             is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
-            if is_disk and not self._is_own(path):  # half of it would be worse than all of it
+            if is_disk and not is_staged:  # half of it would be worse than all of it
+                self._note(path, all_bytes(path))
                 _log.warning("volume.leftover_kept", path=str(path), cause=str(error))
                 return error
             _log.debug("volume.rename_failed", path=str(path), error=str(error))
-        if freed_bytes is None and path.parent == self._volume.staging_dir:
-            freed_bytes = 0
-        if self._is_deleted(gone, freed_bytes):
+        if self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere or is_staged):
             self.tidy()
         else:
             _log.warning("volume.leftover_kept", path=str(gone))
@@ -99,26 +116,44 @@ class Trash:
             if not self._left or time.monotonic() < self._tidy_at:
                 return
             self._tidy_at = time.monotonic() + RETRY_SECONDS
-            paths = list(self._left)[:AT_ONCE]
+            paths = list(islice(self._left, AT_ONCE))
         for path in paths:
-            if self._is_deleted(path):
+            with self._moving:
+                if path not in self._left:
+                    continue
+                try:
+                    gone = self._moved_out(path)
+                except (OSError, AdapterError):  # deleted where it is, it might be another thing of that name by then
+                    self._note(path, all_bytes(path) if os.path.lexists(path) else None)
+                    continue
+            if self._is_deleted(gone):
                 _log.info("volume.leftover_deleted", path=str(path))
 
     def clear(self) -> None:
-        """Delete what an earlier process has left in staging and trash. Raises OSError: a folder cannot be read."""
-        entries = [entry for folder in (self._volume.staging_dir, self._volume.trash_dir) for entry in folder.iterdir()]
-        if left := sum(not self._is_deleted(entry) for entry in entries):
-            _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.cache_dir))
+        """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
+        left = sum(not self._is_deleted(entry) for entry in list(self._volume.trash_dir.iterdir()))
+        if left:
+            _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.trash_dir))
 
-    def _is_own(self, path: Path) -> bool:
-        """It lies in a folder of the adapter's own, where no name is given twice."""
-        return path.parent in self._volume.own_dirs
+    def _moved_out(self, path: Path) -> Path:
+        """Where it is in the trash. Raises OSError, AdapterError: it is where it was."""
+        trash = self._volume.trash_dir
+        if path.parent == trash:
+            return path
+        gone = trash / secrets.token_hex(8)
+        self._volume.restore()
+        path.rename(gone)
+        self._note(path, None)
+        return gone
 
-    def _is_deleted(self, path: Path, freed_bytes: int | None = None) -> bool:
-        """Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount."""
-        going_bytes, is_ours = own_bytes([path]) if freed_bytes is None else freed_bytes, True
+    def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
+        """
+        Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount.
+
+        What stays is left. Where it was, it counts in full: another name of its files may be left, too, and then neither would count.
+        """
+        going_bytes, is_ours = 0 if is_counted_elsewhere else own_bytes([path]), True
         with self._changed:
-            self._left.pop(path, None)
             self._going[path] = going_bytes
         with suppress(OSError, RecursionError), ExitStack() as stack:  # directories in directories, made to be kept
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -130,11 +165,20 @@ class Trash:
                 shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
             else:
                 os.unlink(path.name, dir_fd=parent)
-        is_left, left_bytes = os.path.lexists(path), own_bytes([path])
+        is_left = os.path.lexists(path)
+        if not is_left:
+            self._note(path, None)
+        elif is_ours:
+            self._note(path, own_bytes([path]) if path.parent == self._volume.trash_dir else all_bytes(path))
         with self._changed:
             self._going.pop(path, None)
-            if is_left and is_ours and self._is_own(path):
-                self._left[path] = left_bytes
-            LEFTOVERS.set(len(self._left))
             self._changed.notify_all()
         return not is_left
+
+    def _note(self, path: Path, left_bytes: int | None) -> None:
+        """It is left with these bytes; None: what is called so now is not what could not be deleted."""
+        with self._changed:
+            self._left.pop(path, None)
+            if left_bytes is not None:
+                self._left[path] = left_bytes
+            LEFTOVERS.set(len(self._left))

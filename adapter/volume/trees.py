@@ -63,6 +63,12 @@ def own_bytes(paths: Iterable[Path | str]) -> int:
     return sum(files.add(file)[1] for path in paths for file in files_below(path))
 
 
+def all_bytes(path: Path) -> int:
+    """Bytes of the files below, or of a file itself, whatever other names they have; each file once."""
+    files = Files()
+    return sum(files.add(file)[0] for file in files_below(path))
+
+
 def files_below(path: Path | str, check: Callable[[], object] = lambda: None) -> Iterator[os.stat_result]:
     """Every plain file below, or the file itself. Whatever `check` raises ends it."""
     with suppress(OSError):
@@ -117,8 +123,9 @@ def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None
     Raises:
         OSError: not there, not allowed, or not a regular file.
     """
-    # to open a device for reading may have an effect
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW, dir_fd=folder)
+    found = os.open(
+        path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW, dir_fd=folder
+    )  # to open a device for reading may have an effect
     try:
         mode = os.fstat(found).st_mode
         if stat.S_ISDIR(mode):
@@ -154,7 +161,7 @@ def read_ends(path: Path, check: Callable[[], object]) -> Ends:
 
     Args:
         path: a regular file, links followed.
-        check: called before the reading; may raise to end the work.
+        check: called before each read; may raise to end the work.
 
     Raises:
         InvalidModel: it is not a regular file.
@@ -162,8 +169,10 @@ def read_ends(path: Path, check: Callable[[], object]) -> Ends:
     """
     try:
         with open(path, "rb", opener=opened) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
             check()
-            head, size_bytes = file.read(HEAD_BYTES), os.fstat(file.fileno()).st_size
+            head = file.read(HEAD_BYTES)
+            check()
             file.seek(max(0, size_bytes - TAIL_BYTES))
             return Ends(head, file.read(TAIL_BYTES), size_bytes)
     except OSError as error:

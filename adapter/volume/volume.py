@@ -45,8 +45,8 @@ class Volume:
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
         self.repository_dir = repository_dir
         self.cache_dir = cache_dir
-        self.own_dirs = [cache_dir / name for name in ("staging", "artifacts", "trash")]
-        self.staging_dir, self.artifacts_dir, self.trash_dir = self.own_dirs
+        self._own = [cache_dir / name for name in ("staging", "artifacts", "trash")]
+        self.staging_dir, self.artifacts_dir, self.trash_dir = self._own
         self._lock_path = cache_dir / "lock"
         self._lock: int | None = None
         """The lock file that we hold: the kernel lets go of it when the process ends, however it ends."""
@@ -69,7 +69,7 @@ class Volume:
         """
         doing = ""
         try:
-            for folder in (self.repository_dir, self.cache_dir, *self.own_dirs):
+            for folder in (self.repository_dir, self.cache_dir, *self._own):
                 doing = f"create the folder {folder}"
                 self._make(folder)
                 if folder == self.cache_dir:
@@ -80,6 +80,8 @@ class Volume:
             placed.hardlink_to(self._lock_path)
             placed.unlink()
             doing = f"clear {self.cache_dir} of what an earlier adapter left"
+            for entry in list(self.staging_dir.iterdir()):
+                self.discard(entry)
             self.trash.clear()
         except OSError as error:
             self.close()
@@ -109,7 +111,7 @@ class Volume:
             if not self._holds_lock():
                 self._restore_lock()
             self.problem = None
-            for folder in (self.repository_dir, *self.own_dirs):
+            for folder in (self.repository_dir, *self._own):
                 with self.writing(0, f"the folder {folder} is gone and cannot be made again: "):
                     is_new = self._make(folder)
                 if is_new:
@@ -135,7 +137,9 @@ class Volume:
             OSError, AdapterError: see `writing`.
         """
         self.restore()
-        return staged.rename(self.artifacts_dir / (name or secrets.token_hex(8)))
+        target = self.artifacts_dir / (name or secrets.token_hex(8))
+        self.trash.move_in(staged, target)
+        return target
 
     def discard(self, path: Path) -> None:
         """As `Trash.discard`. Never raises."""
@@ -158,7 +162,7 @@ class Volume:
 
     def _make(self, folder: Path) -> bool:
         """With its parents. Returns whether it did not exist. Raises OSError."""
-        if folder in self.own_dirs:
+        if folder in self._own:
             _drop_link(folder)
         if folder.is_dir():
             return False

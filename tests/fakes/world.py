@@ -348,6 +348,9 @@ class FakeStoredModel:
         self.world.artifacts.add(root)
         return Artifact(root, is_ours=True, key=str(root))
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> dict[SourceFile, Ends]:
         await self.port.visit("ends")
         return dict.fromkeys(files, Ends(b"", b"", 0))

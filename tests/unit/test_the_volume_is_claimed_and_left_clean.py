@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -252,40 +251,57 @@ def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
         subprocess.run(["rm", "-rf", *volume.trash_dir.iterdir()], check=True)
 
 
-def test_what_a_read_only_disk_keeps_is_whole_and_the_caller_is_told(volume, monkeypatch):
-    """Half of a model in Triton's folder would be worse than all of it."""
+@pytest.fixture
+def broken(volume, monkeypatch):
+    """A model that had to leave while the disk was read-only, of a disk that is mended."""
+    monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
     volume.claim()
     path = volume.repository_dir / "m"
     (path / "1").mkdir(parents=True)
     (path / "1" / "f").write_bytes(b"old")
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", _failing(errno.EROFS))
-        assert volume.trash.discard(path).errno == errno.EROFS
+        volume.discard(path)
     assert (path / "1" / "f").read_bytes() == b"old"
+    assert volume.trash.size_bytes() == 3
+    return path
 
-    assert volume.trash.discard(path) is None
-    assert not path.exists() and list(volume.trash_dir.iterdir()) == []
+
+def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
+    """Half of a model in Triton's folder would be worse than all of it. The next write takes it away."""
+    volume.discard(volume.new_staging())
+
+    assert not broken.exists()
+    assert list(volume.trash_dir.iterdir()) == []
+    assert volume.trash.size_bytes() == 0
+
+
+def test_what_came_in_its_place_stays(volume, broken):
+    """The model was loaded again before the old one could be deleted."""
+    staged = volume.new_staging()
+    broken.mkdir(exist_ok=True)  # as the watch of an unload does
+    volume.trash.keep(broken)
+    broken.rmdir()
+    (staged / "f").write_bytes(b"new")
+    volume.trash.move_in(staged, broken)
+    volume.trash.tidy()
+    volume.discard(volume.new_staging())
+
+    assert (broken / "f").read_bytes() == b"new"
 
 
 def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch):
     """A bounded number is tried at a time: those that fail again come last."""
     monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
     volume.claim()
-    paths = [volume.artifacts_dir / f"m{number:03}" for number in range(AT_ONCE + 1)]
-    rmtree = shutil.rmtree
-    monkeypatch.setattr(Path, "rename", _failing(errno.EIO))
+    paths = [volume.repository_dir / f"m{number:03}" for number in range(AT_ONCE + 1)]
+    rename = Path.rename
     with monkeypatch.context() as patch:
-        patch.setattr("adapter.volume.trash.shutil.rmtree", _failing(errno.EIO))
+        patch.setattr(Path, "rename", _failing(errno.EIO))
         for path in paths:
             path.mkdir()
             volume.discard(path)
-        assert leftovers() == len(paths)
-
-    def only_last(name, **options):
-        if name == paths[-1].name:
-            rmtree(name, **options)
-
-    monkeypatch.setattr("adapter.volume.trash.shutil.rmtree", only_last)
+    monkeypatch.setattr(Path, "rename", lambda path, to: rename(path, to) if path == paths[-1] else _failing(errno.EIO)())
     volume.trash.tidy()
     volume.trash.tidy()
 

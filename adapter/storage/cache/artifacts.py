@@ -3,7 +3,7 @@ All artifacts on the volume: who uses which, what they take, which goes first; f
 
 An artifact is listed (it can be found), or not: it is being made, has no version, was damaged, or is to be removed. An
 artifact with users is never removed; one that is not listed goes with its last user. It counts until its folder is
-gone: with users as placed, without as idle, and from the decision to remove it on by the trash.
+gone: with users as placed, without as idle, and from the decision to remove it on as trash.
 
 Any thread may ask. Where nothing else is said the disk is asked, too: then in a thread.
 """
@@ -92,6 +92,7 @@ class Artifacts:
         """Those that are listed, as in the next one."""
         self._of_origin: defaultdict[str, list[Entry]] = defaultdict(list)
         self._all, self._placed = _Bytes(), _Bytes()
+        self._leaving_bytes = 0
 
     def find(self, key: str) -> Entry | None:
         """The artifact that has this key."""
@@ -103,10 +104,10 @@ class Artifacts:
         return sorted((entry for entry in listed if entry.confirmed), key=lambda entry: -entry.last_use)
 
     def held_bytes(self, kind: str) -> int:
-        """Of all that are `placed` or `idle`; each file once."""
+        """Of all that are `placed`, `idle` or `trash`; each file once."""
         with self._lock:
             idle_bytes = self._all.total - self._placed.total
-            return {"placed": self._placed.total, "idle": idle_bytes}[kind]
+            return {"placed": self._placed.total, "idle": idle_bytes, "trash": self._leaving_bytes}[kind]
 
     def put(self, entry: Entry, folder: Path, inodes: Inodes, key: str | None = None, confirmed: float = 0.0) -> None:
         """The artifact is this from now on, and counts so; it is listed if it has a key that no other one has."""
@@ -279,7 +280,10 @@ class Artifacts:
             before = self._all.total
             self._count(entry, -1)  # now, and not when its files are gone: their inodes may be another artifact's then
             freed = before - self._all.total
-        self.volume.trash.discard(entry.folder, freed)
+            self._leaving_bytes += freed
+        self.volume.trash.discard(entry.folder, is_counted_elsewhere=True)
+        with self._lock:
+            self._leaving_bytes -= freed
         return freed
 
     def _unlist(self, entry: Entry) -> None:

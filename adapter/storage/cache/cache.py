@@ -91,7 +91,7 @@ class Cache:
         """Those under way, by the key of what they make."""
         self._reading: asyncio.Future[None] | None = None
         space.give_way = self._artifacts.give_way
-        for kind in ("placed", "idle"):
+        for kind in ("placed", "idle", "trash"):
             space.counted_by(kind, partial(self._artifacts.held_bytes, kind))
 
     async def ready(self) -> None:

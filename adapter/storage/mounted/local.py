@@ -72,6 +72,9 @@ class LocalModel:
         await self.reads.run(self.waits, check)
         return Artifact(root=self._root, is_ours=False)
 
+    def close(self) -> None:
+        """As `StoredModel`: nothing is held."""
+
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
 

@@ -34,11 +34,7 @@ NAME_THREADS = 8
 KEPT_CONNECTIONS = 128
 """Of each thread."""
 _CLOSED = "the engine is closed"
-_EVENTS = {
-    pycurl.POLL_IN: select.EPOLLIN,
-    pycurl.POLL_OUT: select.EPOLLOUT,
-    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
-}
+_EVENTS = {pycurl.POLL_IN: select.EPOLLIN, pycurl.POLL_OUT: select.EPOLLOUT, pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT}
 _log = structlog.stdlib.get_logger(__name__)
 
 

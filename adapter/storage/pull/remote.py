@@ -103,6 +103,9 @@ class RemoteModel:
         """As `StoredModel`."""
         return await self._means.cache.ends(artifact, files, self._waits)
 
+    def close(self) -> None:
+        """As `StoredModel`: nothing is held."""
+
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Wanted`."""
         if missing:
@@ -172,7 +175,7 @@ class PackedModel(RemoteModel):
 
 class KeptModel:
     """
-    A model that lies in an artifact, which is held until it is fetched, or the model object goes: it was unpacked, or its store is
+    A model that lies in an artifact, which is held until it is fetched, or closed: it was unpacked, or its store is
     away. Then it is the one that this very reader was confirmed for last, and what the store would say now is not known.
 
     Implements `StoredModel`.
@@ -214,16 +217,15 @@ class KeptModel:
         """As `StoredModel`."""
         return await self._cache.ends(artifact, files, self._waits)
 
-    def __del__(self) -> None:
-        """What was never fetched is let go."""
+    def close(self) -> None:
+        """As `StoredModel`."""
         if self._is_held:
             self._cache.abandon(self._artifact)
 
 
 async def stale(cache: Cache, entry: Entry, cause: str, waits: Waits) -> KeptModel | None:
     """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
-    record = await cache.held(entry)
-    if record is None:
+    if (record := await cache.held(entry)) is None:
         return None
     _log.warning("cache.stale", model=record.listing.origin, cause=cause)
     CACHE_REQUESTS.labels("stale").inc()

@@ -124,7 +124,7 @@ def make_rig(
         unpack_max_bytes=100 * MIB,
     )
     root = volume.repository_dir.parent
-    space = Space(volume.cache_dir, cache_bytes, refuses=bool(cache_bytes), trash=volume.trash)
+    space = Space(volume.cache_dir, cache_bytes, refuses=bool(cache_bytes))
     store = Store(
         settings=settings,
         root=root,

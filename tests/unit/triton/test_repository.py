@@ -423,10 +423,10 @@ async def test_a_bundle_that_cannot_be_placed_leaves_nothing(repository: Reposit
 
 
 @pytest.mark.parametrize("is_purge", [False, True])
-async def test_a_model_that_the_disk_keeps_is_not_gone(
+async def test_a_model_that_the_disk_keeps_is_not_gone_and_not_there(
     repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch, *, is_purge: bool
 ) -> None:
-    """The caller is told, and takes it out again."""
+    """It is no model that could be loaded again, and goes as soon as the disk lets it."""
     identity = await repository.place("m", LAYOUT, artifact)
 
     def take_out() -> Any:
@@ -438,8 +438,8 @@ async def test_a_model_that_the_disk_keeps_is_not_gone(
             await take_out()
 
     assert (repository.folder / "m").is_dir()
-    await take_out()
     assert await repository.identities(["m"]) == {}
+    await take_out()
     assert list(repository.folder.iterdir()) == []
     assert await repository.place("m", LAYOUT, artifact) != identity
     assert list(await repository.identities(["m"])) == ["m"]
