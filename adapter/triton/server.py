@@ -146,8 +146,13 @@ class TritonServer:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
         """
+
+        def on_load() -> None:
+            self._unloads.forget(model_id)
+            on_sent()
+
         try:
-            await self._loads.load(model_id, on_sent, yields=yields)
+            await self._loads.load(model_id, on_load, yields=yields)
         except ModelRefused as refused:
             if self._wrong is None:
                 raise
@@ -164,8 +169,8 @@ class TritonServer:
     # ---- questions
 
     async def is_ready(self, model_id: str) -> bool:
-        """Whether Triton serves the model now."""
-        return all(await self._answers(model_id, self._client.ready) or [False])
+        """Whether Triton serves the model now, and was not told to unload it, as by a purge that failed."""
+        return model_id not in self._unloads.asked_at() and all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """

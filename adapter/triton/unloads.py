@@ -103,6 +103,10 @@ class Unloads:
         counted = {name: asked for name, asked in self._asked.copy().items() if self._counts(asked)}
         return {owner_of(name): asked.since for name, asked in counted.items() if asked.sight != AT_VOLUME}
 
+    def forget(self, model_id: str) -> None:
+        """Triton loads the model anew: what became of an unload that was left does not matter any more."""
+        self._asked.pop(model_id, None)
+
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
         try:

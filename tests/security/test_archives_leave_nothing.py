@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import gzip
 import os
 from collections.abc import Iterator
@@ -71,8 +70,7 @@ async def test_a_hostile_archive_leaves_nothing(rig: StoreRig, name: str) -> Non
     rig.bucket.put("honest.tgz", gzip.compress(forged_tar([OK])))
     model = await opened(rig.store, spec("honest.tgz"))
     assert [(file.path, file.size_bytes) for file in model.listing.files] == [("ok", 7)]
-    del model
-    gc.collect()
+    model.close()
     assert await is_settled(rig)
 
 
