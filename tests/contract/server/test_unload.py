@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from adapter.stubs import service_pb2 as pb
+from adapter.triton.client import TritonClient
 from tests.contract.server.rig import Rig, is_still_running, unnoticed
 
 GONE = ["UNAVAILABLE"]
@@ -43,6 +46,31 @@ async def test_unload_waits_for_a_running_inference(rig: Rig) -> None:
 
     assert await rig.states("m") == GONE
     assert await inference == 4.5
+
+
+async def test_a_model_that_is_to_go_does_not_count_as_served(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the unload was given up, as by a purge that fails, and has not reached Triton yet; until it is loaded again."""
+    server = rig.connect()
+    await rig.place("m", hold="infer")
+    await server.load("m", unnoticed)
+    inference = asyncio.create_task(rig.infer("m", 4.5))
+    await rig.until_held("m", "infer")
+    unload = asyncio.create_task(server.unload("m"))
+    await rig.until_state("m", "UNLOADING")
+    unload.cancel()
+    await asyncio.gather(unload, return_exceptions=True)
+
+    async def ready(_client: TritonClient, _name: str) -> bool:
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TritonClient, "ready", ready)
+        assert not await server.is_ready("m")
+    rig.let_go("m", "infer")
+    await inference
+    await rig.until_state("m", "UNAVAILABLE")
+    await server.load("m", unnoticed)
+    assert await server.is_ready("m")
 
 
 async def test_unload_waits_for_every_version(rig: Rig) -> None:
