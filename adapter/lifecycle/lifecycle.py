@@ -117,7 +117,8 @@ class RuntimeLifecycle(Known):
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
                     return cast("LoadedModel", await asyncio.shield(operation.result))
         except TimeoutError:  # no await before this: the load still knows what it waited for
-            raise self._over_budget(spec, operation) from None
+            late = self._over_budget(spec, operation)
+            raise late from late.__cause__
         finally:
             if operation is not None:
                 if not operation.callers:
