@@ -133,12 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="INPUT=1,2,3",
         help="then ask the model; for each input; default: zeros",
     )
-    load.set_defaults(run=_load)
     unload = verbs.add_parser("unload", help="let the running adapter unload a model")
-    unload.set_defaults(run=_unload)
     load.add_argument("--id", help="the model's name in Triton; default: its path")
     unload.add_argument("id", metavar="ID", help="the model's name in Triton")
     for verb in (load, unload):
+        verb.set_defaults(run=_load_or_unload)
         verb.add_argument("--force", action="store_true", help="also beside a ModelMesh, which does not learn of it")
         verb.add_argument("--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="longest time (default: 600)")
     return parser
@@ -251,13 +250,17 @@ def _models(chosen: argparse.Namespace) -> int:
             return OK
 
 
-def _load(chosen: argparse.Namespace) -> int:
+def _load_or_unload(chosen: argparse.Namespace) -> int:
     from adapter.verbs import load  # noqa: PLC0415 - brings gRPC
 
-    model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
     try:
+        adapter = load.Adapter.from_env(is_forced=chosen.force)
+        if chosen.verb == "unload":
+            load.unload(adapter, chosen.id, seconds=chosen.timeout, say=_say)
+            return OK
+        model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
         load.load(
-            load.Adapter.from_env(is_forced=chosen.force),
+            adapter,
             chosen.path,
             model_id,
             type_name=chosen.type,
@@ -268,17 +271,6 @@ def _load(chosen: argparse.Namespace) -> int:
         )
         if chosen.infer is not None:
             load.infer(model_id, chosen.infer, _say)
-    except load.NotDoneError as error:
-        _complain(str(error))
-        return FAILED
-    return OK
-
-
-def _unload(chosen: argparse.Namespace) -> int:
-    from adapter.verbs import load  # noqa: PLC0415 - brings gRPC
-
-    try:
-        load.unload(load.Adapter.from_env(is_forced=chosen.force), chosen.id, seconds=chosen.timeout, say=_say)
     except load.NotDoneError as error:
         _complain(str(error))
         return FAILED

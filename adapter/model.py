@@ -29,7 +29,9 @@ PROBE = "adapter-probe-"
 
 OPTIONS_FILE = "serving.properties"
 CHAT_TEMPLATE_FILE, TOKENIZER_FILE = "chat_template.jinja", "tokenizer_config.json"
-FRONT_FILES = (OPTIONS_FILE, *(f"{folder}{name}" for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE) for folder in ("", "1/")))
+CHAT_PATHS = {name: (name, f"1/{name}") for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE)}
+"""File → where it may lie in a model's directory, the first place first."""
+FRONT_FILES = (OPTIONS_FILE, *(path for paths in CHAT_PATHS.values() for path in paths))
 """Paths in a model's directory that an HTTP front may read."""
 """How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 INNER = "~inner~"

@@ -67,10 +67,10 @@ class Waits:
         self.bytes_of_pull: Callable[[], tuple[int, int]] | None = None
         """Those that have come and those that are expected, while a pull runs. From any thread."""
 
-    def progress(self) -> tuple[int, int] | None:
-        """Bytes of the pull that runs now, also of a shared one: those that have come, and those that are expected."""
+    def progress(self) -> tuple[int, int]:
+        """Bytes of the pull that runs now, also of a shared one: those that have come, and those that are expected. 0 without one."""
         told = (self._shared or self).bytes_of_pull
-        return None if told is None else told()
+        return told() if told else (0, 0)
 
     @property
     def until(self) -> float:

@@ -24,7 +24,7 @@ from adapter.layout import backends, bundles, fil, model_config, placement, sche
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
 from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
-from adapter.model import CHAT_TEMPLATE_FILE, OPTIONS_FILE, TOKENIZER_FILE, Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 from adapter.volume.trees import Ends
@@ -91,7 +91,7 @@ def _with_options(layout: Layout, listing: Listing) -> Layout:
     if listing.is_single_file:
         return layout
     names = {OPTIONS_FILE} - layout.links.keys()
-    names |= {name for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE) if not {name, f"1/{name}"} & layout.links.keys()}
+    names |= {name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths)}
     return replace(layout, links={**layout.links, **{file.path: file for file in listing.files if file.path in names}})
 
 

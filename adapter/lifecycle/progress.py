@@ -34,9 +34,9 @@ class Progress:
             LOAD_BYTES.remove(self._model_id, kind)
 
     def _bytes(self, number: int) -> int:
-        return (self._waits.progress() or (0, 0))[number]
+        return self._waits.progress()[number]
 
     def _log(self) -> None:
-        done, expected = self._waits.progress() or (0, 0)
+        done, expected = self._waits.progress()
         log.info("load.progress", model_id=self._model_id, done_bytes=done, expected_bytes=expected)
         self._timer = asyncio.get_running_loop().call_later(LOG_SECONDS, self._log)

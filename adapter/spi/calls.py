@@ -15,10 +15,10 @@ import grpc
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb import model_runtime_pb2_grpc as rpc
+from adapter.spi.probe import OPTIONS
 from adapter.units import Endpoint
 
 LOOK_SECONDS = 0.5
-_OPTIONS = (("grpc.enable_http_proxy", 0),)
 
 
 class CallFailedError(Exception):
@@ -66,7 +66,7 @@ def unload(endpoint: Endpoint, model_id: str, *, seconds: float) -> None:
 @contextmanager
 def _stub(endpoint: Endpoint) -> Iterator[Any]:
     try:
-        with grpc.insecure_channel(endpoint.target, _OPTIONS) as channel:
+        with grpc.insecure_channel(endpoint.target, OPTIONS) as channel:
             yield rpc.ModelRuntimeStub(channel)
     except grpc.RpcError as error:
         raise CallFailedError(f"{error.code().name}: {' '.join((error.details() or '').split())}") from None

@@ -16,14 +16,14 @@ from adapter.units import Endpoint
 _CHECK = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"
 """HealthCheckResponse with field 1, status, set to SERVING."""
-_OPTIONS = (("grpc.enable_http_proxy", 0),)
+OPTIONS = (("grpc.enable_http_proxy", 0),)
 
 
 def probe(endpoint: Endpoint, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
     """Whether the adapter is alive (or ready), and one line that says so, or why not."""
     service = b"ready" if ready else b""
     request = b"\x0a" + bytes([len(service)]) + service if service else b""
-    with grpc.insecure_channel(endpoint.target, options=_OPTIONS) as channel:
+    with grpc.insecure_channel(endpoint.target, options=OPTIONS) as channel:
         check = channel.unary_unary(_CHECK, request_serializer=bytes, response_deserializer=bytes)
         try:
             response, call = check.with_call(request, timeout=timeout_seconds)

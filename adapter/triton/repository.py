@@ -72,7 +72,7 @@ class Repository:
         """Model id → Triton's names of it and of its inner models → kind; empty for what an earlier process has placed."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
         self._small_files: dict[tuple[str, str, str], bytes | None] = {}
-        """Model id and identity of its directory → what was read there."""
+        """Model id, identity of its directory, path in it → what was read there."""
 
     @property
     def problem(self) -> str | None:
@@ -98,8 +98,6 @@ class Repository:
     def can_hold(self, name: str) -> bool:
         """Whether a directory of the folder can have this name."""
         return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
-
-    # ---- models
 
     async def claim(self, model_id: str) -> None:
         """

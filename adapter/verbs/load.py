@@ -8,8 +8,8 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,9 +121,8 @@ def load(
             shown = line
 
     try:
-        size = calls.load(adapter.endpoint, model_id, path, type_name=type_name, key=key, seconds=seconds, look=look)
-    except calls.CallFailedError as error:
-        raise NotDoneError(str(error)) from None
+        with _failures_told():
+            size = calls.load(adapter.endpoint, model_id, path, type_name=type_name, key=key, seconds=seconds, look=look)
     finally:
         if shown and is_terminal:
             say(f"\r{'':{LINE_WIDTH}}\r")
@@ -132,10 +131,8 @@ def load(
 
 def unload(adapter: Adapter, model_id: str, *, seconds: float, say: Say) -> None:
     """Unload a model; return when its memory is free. Blocks. Raises NotDoneError."""
-    try:
+    with _failures_told():
         calls.unload(adapter.endpoint, model_id, seconds=seconds)
-    except calls.CallFailedError as error:
-        raise NotDoneError(str(error)) from None
     say(f"{model_id}: unloaded\n")
 
 
@@ -151,10 +148,17 @@ def infer(model_id: str, given: Sequence[str], say: Say) -> None:
     Raises:
         NotDoneError
     """
-    try:
+    with _failures_told():
         asyncio.run(_infer(model_id, dict(_named_values(text) for text in given if text), say))
-    except InferenceFailed as failed:
-        raise NotDoneError(failed.text) from None
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    """What the adapter or Triton answers, as NotDoneError."""
+    try:
+        yield
+    except (calls.CallFailedError, InferenceFailed) as failed:
+        raise NotDoneError(str(failed)) from None
 
 
 async def _infer(model_id: str, given: Mapping[str, Sequence[str]], say: Say) -> None:

@@ -22,7 +22,7 @@ from adapter.errors import InvalidModel
 from adapter.fronts.answers import UNAVAILABLE, HttpError
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.llm.parameters import BadParameter
-from adapter.model import CHAT_TEMPLATE_FILE, TOKENIZER_FILE
+from adapter.model import CHAT_PATHS, CHAT_TEMPLATE_FILE, TOKENIZER_FILE
 from adapter.serving import KnownModel
 
 START_SECONDS = 30.0
@@ -108,7 +108,7 @@ class Chats:
         return template, tokens
 
     async def _beside(self, model: KnownModel, name: str) -> bytes | None:
-        for path in (name, f"1/{name}"):
+        for path in CHAT_PATHS[name]:
             if (content := await self._file_of(model, path, MOST_BYTES)) is not None:
                 return content
         return None

@@ -8,6 +8,7 @@ import pytest
 
 from adapter.stubs import service_pb2 as pb
 from adapter.triton.client import TritonClient
+from adapter.triton.server import TritonServer
 from tests.contract.server.rig import Rig, is_still_running, unnoticed
 
 GONE = ["UNAVAILABLE"]
@@ -30,8 +31,8 @@ async def test_unload_waits_for_a_slow_end(rig: Rig) -> None:
     assert not await server.is_ready("m")
 
 
-async def test_unload_waits_for_a_running_inference(rig: Rig) -> None:
-    """The inference gets its answer first."""
+async def unloading_during_an_inference(rig: Rig) -> tuple[TritonServer, asyncio.Task[float], asyncio.Task[None]]:
+    """A model whose inference is held, and which Triton shows as UNLOADING: the server, the inference, the unload."""
     server = rig.connect()
     await rig.place("m", hold="infer")
     await server.load("m", unnoticed)
@@ -39,6 +40,12 @@ async def test_unload_waits_for_a_running_inference(rig: Rig) -> None:
     await rig.until_held("m", "infer")
     unload = asyncio.create_task(server.unload("m"))
     await rig.until_state("m", "UNLOADING")
+    return server, inference, unload
+
+
+async def test_unload_waits_for_a_running_inference(rig: Rig) -> None:
+    """The inference gets its answer first."""
+    _, inference, unload = await unloading_during_an_inference(rig)
     assert await is_still_running(unload)
 
     rig.let_go("m", "infer")
@@ -50,13 +57,7 @@ async def test_unload_waits_for_a_running_inference(rig: Rig) -> None:
 
 async def test_a_model_that_is_to_go_does_not_count_as_served(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the unload was given up, as by a purge that fails, and has not reached Triton yet; until it is loaded again."""
-    server = rig.connect()
-    await rig.place("m", hold="infer")
-    await server.load("m", unnoticed)
-    inference = asyncio.create_task(rig.infer("m", 4.5))
-    await rig.until_held("m", "infer")
-    unload = asyncio.create_task(server.unload("m"))
-    await rig.until_state("m", "UNLOADING")
+    server, inference, unload = await unloading_during_an_inference(rig)
     unload.cancel()
     await asyncio.gather(unload, return_exceptions=True)
 
