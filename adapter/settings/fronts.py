@@ -43,22 +43,19 @@ class HttpSettings(Group):
     """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
     bodies_bytes: int = setting("HTTP_BODIES_BYTES", SIZE, "384Mi")
     """
-    Memory that the bodies of all requests may take at once, with what parsing makes of them; a body for which there is
-    none now is refused with 503, one that alone takes more with 413. Bodies of up to 256 KiB are not counted.
+    Memory for the bodies of all requests, parsed ones included. A body that does not fit now is refused with 503, one
+    that never fits with 413. Bodies of up to 256 KiB are not counted.
     """
     max_connections: int = setting("HTTP_MAX_CONNECTIONS", THREADS, "1024")
     """Connections to one HTTP front at a time."""
     max_requests: int = setting("HTTP_MAX_REQUESTS", THREADS, "256")
-    """Requests of one HTTP front that are worked on at a time; one more is refused with 503."""
+    """Requests of one HTTP front at a time; one more is refused with 503."""
     tls_cert: Path | None = setting("HTTP_TLS_CERT", PATH, None)
     """Certificate chain (PEM): the HTTP fronts speak HTTPS; needs `HTTP_TLS_KEY`."""
     tls_key: Path | None = setting("HTTP_TLS_KEY", PATH, None)
     """Its private key (PEM)."""
     restricted_api: Secret | None = setting("HTTP_RESTRICTED_API", SECRET, None)
-    """
-    Who may call what, as `model-repository,model-config:X-Admin=secret`: without this header these calls are refused
-    with 403; several of them are joined by `;`.
-    """
+    """Calls that need a header, as `model-repository,model-config:X-Admin=secret`, joined by `;`; without it they get 403."""
     restricted_api_file: Path | None = setting("HTTP_RESTRICTED_API_FILE", SECRET_PATH, None)
     """File that holds it, instead of `HTTP_RESTRICTED_API`; read at start."""
 
@@ -84,16 +81,13 @@ class SageMakerSettings(Group):
     is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", BOOLEAN, "false")
     """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
     model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", PATHS, "/opt/ml/models")
-    """
-    Folders, joined by colons, below which the `url` of a load must lie, links followed; mounted at the same paths for
-    Triton.
-    """
+    """Folders, joined by colons, that the `url` of a load must be in; mounted at the same paths for Triton."""
     has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", BOOLEAN, "false")
     """Also serve `/endpoints/{name}/invocations`, which lets a client of SageMaker's runtime call this container."""
     schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("infer", "generate", "generate_stream"), "infer")
     """
-    What JSON asks for in an invocation: `infer`: its form says it (V2, LMI, or generate); else always `generate`, or
-    its stream.
+    Meaning of JSON in an invocation. `infer`: its form says it (V2, LMI or generate). `generate`, `generate_stream`:
+    always that.
     """
 
     def __post_init__(self) -> None:
@@ -109,15 +103,11 @@ class V2Settings(Group):
     port: int = setting("V2_REST_PORT", OPTIONAL_PORT, "0")
     """Port of the V2 inference protocol over HTTP; 0 = off."""
     endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", ENDPOINT, None)
-    """
-    Which V2 gRPC server answers it: `port:8033` is ModelMesh, which finds a model in any pod. Default: this pod's
-    Triton.
-    """
+    """V2 gRPC server that answers it. `port:8033` is ModelMesh, for models of any pod. Default: this pod's Triton."""
     has_repository: bool = setting("V2_REPOSITORY_API", BOOLEAN, "false")
     """
-    Open the model repository API: `/v2/repository/...`. A client that reaches the port can then load models of Triton's
-    folder, or of a request, and unload every model. Directories there that the adapter has not placed are then left
-    alone.
+    Open the model repository API: `/v2/repository/...`. Clients of the port can then load models of Triton's folder, or
+    of a request, and unload every model. The adapter leaves directories alone that it has not placed.
     """
 
     def problems(self) -> Iterator[str]:
@@ -133,8 +123,8 @@ class RestProxySettings(Group):
 
     listen_port: int = setting("REST_PROXY_LISTEN_PORT", OPTIONAL_PORT, "0")
     """
-    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` beats it; 0 = off. Without
-    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone: no volume, no Triton, no calls of ModelMesh.
+    Port of V2 REST before ModelMesh, as of KServe's REST proxy; `V2_REST_PORT` beats it; 0 = off. Without
+    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone.
     """
     grpc_port: int = setting("REST_PROXY_GRPC_PORT", PORT, "8033")
     """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` beats it."""
@@ -143,9 +133,9 @@ class RestProxySettings(Group):
     uses_tls: bool = setting("REST_PROXY_USE_TLS", BOOLEAN, "false")
     """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
     skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", BOOLEAN, "false")
-    """Is accepted and has no effect: the peer with the pod's own certificate is ModelMesh."""
+    """Is accepted and has no effect."""
     certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", PATH, None)
-    """The pod's certificate chain (PEM); a process that is the proxy alone speaks HTTPS with it."""
+    """The pod's certificate chain (PEM); the proxy alone speaks HTTPS with it."""
     key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", PATH, None)
     """Its private key (PEM)."""
 
@@ -172,14 +162,8 @@ class LlmSettings(Group):
     is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", BOOLEAN, "false")
     """Answer `/invocations` and `/predictions` as TGI does: a list, token details, SSE."""
     output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice(*OUTPUT_FORMATTERS), "auto")
-    """
-    Form of a stream: `jsonlines` or `sse`, which also stream where a request does not say; `auto`: `jsonlines`, with
-    TGI `sse`.
-    """
+    """Form of a stream. `jsonlines` and `sse` stream by default; `auto`: `jsonlines`, with TGI `sse`."""
     is_streaming: bool = setting("OPTION_ENABLE_STREAMING", BOOLEAN, "false")
-    """Stream the answer of a request that does not say whether to."""
+    """Stream by default."""
     rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice(*ROLLING_BATCHES), "auto")
-    """
-    Schema: `disable`: always the dynamic one; all others as `auto`: a prompt has the rolling one, a list of prompts the
-    dynamic one.
-    """
+    """Schema. `disable`: always the dynamic one; else the rolling one for a prompt, the dynamic one for a list."""

@@ -23,10 +23,9 @@ class VolumeSettings(Group):
     """Staging, pulled files and the journal; a folder on the same file system. Default `ROOT_MODEL_DIR/_adapter`."""
     max_bytes: int | None = setting("CACHE_MAX_BYTES", SIZE, None)
     """
-    Most bytes of the adapter's files on the volume, each file once: placed models, pulled files kept for later loads,
-    staging, trash. Kept files go first, those unused for longest before others; a value that is set also refuses a pull
-    that cannot fit. 0 keeps none for later, and bounds nothing. Default 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 %
-    of the file system; kept files then also go while less than 20 % of the file system is free, whatever fills it.
+    Limit of the adapter's files on the volume. Kept files are deleted first; a pull that still does not fit is refused.
+    0 turns off both the cache and the limit. Default: 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the file
+    system; then no pull is refused.
     """
 
     @property
@@ -66,14 +65,12 @@ class PullSettings(Group):
     load.
     """
     pvc_mounts: Path = setting("PVC_MOUNTS_DIR", PATH, "/pvc_mounts")
-    """Volume claims are mounted below it by their names, here and in Triton's container."""
+    """Volume claims are mounted below it by their names, in both containers."""
     threads: int = setting("PULL_THREADS", THREADS, "64")
-    """Most parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many."""
+    """Most parallel requests to one endpoint of storage; all endpoints together have twice as many."""
     unpack_max_bytes: int = setting("UNPACK_MAX_BYTES", SIZE, "64Gi")
     """Most bytes that an archive may unpack to (`unpack` of a storage config)."""
     denied_networks: tuple[IPv4Network | IPv6Network, ...] = setting(
         "REQUEST_ENDPOINTS_DENIED", NETWORKS, "127.0.0.0/8,::1/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128"
     )
-    """
-    Addresses that an endpoint or url may not have when only a request names it; set to an empty text, all are allowed.
-    """
+    """Addresses that an endpoint or url of a request may not have; an empty text allows all."""

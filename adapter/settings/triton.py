@@ -36,19 +36,13 @@ class TritonSettings(Group):
     """
     unload_timeout_seconds: float = setting("UNLOAD_TIMEOUT_SECONDS", SECONDS, "170")
     """
-    Longest time for a whole unload, waiting for other calls and for a purge included; then the unload is answered with
-    an error that names the obstacle, and ModelMesh repeats it. Below ModelMesh's own 180 s.
+    Longest time for a whole unload. Then the answer is an error that names the obstacle, and ModelMesh repeats the
+    unload. Below ModelMesh's own 180 s.
     """
     load_threads: int = setting("TRITON_LOAD_THREADS", LOADS, "4")
-    """
-    Triton's `--model-load-thread-count`. Triton never has more loads at once, loads without a caller
-    included. Should be more than `LOADING_CONCURRENCY`: else a load that never ends keeps a loading slot.
-    """
+    """Triton's `--model-load-thread-count`: the most loads in Triton at a time. Should be more than `LOADING_CONCURRENCY`."""
     silent_seconds: float = setting("TRITON_SILENT_SECONDS", SECONDS, "60")
-    """
-    Triton hangs when it accepts connections and has answered nothing for so long: `/healthz/triton` then asks for its
-    restart.
-    """
+    """A Triton that accepts connections and answers nothing for this time hangs: `/healthz/triton` asks for its restart."""
     restricted_key: str | None = setting("TRITON_RESTRICTED_KEY", TEXT, None)
     """
     The key of Triton's `--grpc-restricted-protocol=…:KEY=VALUE`: with it only the adapter can load and unload models.
