@@ -29,7 +29,7 @@ from typing import Any, Final
 from adapter.volume.trees import Ends
 
 MOST_OUTPUTS = 65_536
-"""Numbers per row. Far above any real forest; Triton would make room for more."""
+"""Numbers per row. Far above any real forest; Triton would reserve memory for more."""
 MOST_FEATURES = 2**31 - 1
 FORMATS: Final = {
     "xgboost_json": "xgboost.json",
