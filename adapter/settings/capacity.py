@@ -46,7 +46,7 @@ class CapacitySettings(Group):
     max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS, "0")
     """Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit."""
     runtime_version: str = setting("RUNTIME_VERSION", TEXT, "v1")
-    """Announced until Triton has told its own version."""
+    """Announced until Triton has reported its own version."""
 
     @property
     def capacity_bytes(self) -> int:

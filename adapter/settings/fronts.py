@@ -77,7 +77,7 @@ class SageMakerSettings(Group):
     `SAGEMAKER_MULTI_MODEL` is true, else 0.
     """
     bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", OPTIONAL_PORT, "0")
-    """The same, as SageMaker itself says it to a container."""
+    """The same, set by SageMaker."""
     is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", BOOLEAN, "false")
     """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
     model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", PATHS, "/opt/ml/models")
@@ -123,11 +123,11 @@ class RestProxySettings(Group):
 
     listen_port: int = setting("REST_PROXY_LISTEN_PORT", OPTIONAL_PORT, "0")
     """
-    Port of V2 REST before ModelMesh, as of KServe's REST proxy; `V2_REST_PORT` beats it; 0 = off. Without
+    Port of V2 REST before ModelMesh, as of KServe's REST proxy; `V2_REST_PORT` overrides it; 0 = off. Without
     `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone.
     """
     grpc_port: int = setting("REST_PROXY_GRPC_PORT", PORT, "8033")
-    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` beats it."""
+    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` overrides it."""
     max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", SIZE, "16Mi")
     """Longest message to and from ModelMesh; ModelMesh has a limit of its own."""
     uses_tls: bool = setting("REST_PROXY_USE_TLS", BOOLEAN, "false")
@@ -153,7 +153,7 @@ class RestProxySettings(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class LlmSettings(Group):
-    """The HTTP front for language models. A model's own `serving.properties` beats what begins with `OPTION_`."""
+    """The HTTP front for language models. A model's own `serving.properties` overrides what begins with `OPTION_`."""
 
     port: int = setting("LMI_PORT", OPTIONAL_PORT, "0")
     """Port of the LMI, TGI and OpenAI schemas over HTTP; 0 = off."""

@@ -15,7 +15,7 @@ class SpiSettings(Group):
     port: int = setting("ADAPTER_PORT", OPTIONAL_PORT, "8085")
     """Port of `mmesh.ModelRuntime` on the loopback interface; 0 = off, for HTTP fronts without ModelMesh."""
     endpoint: Endpoint | None = setting("ADAPTER_ENDPOINT", ENDPOINT, None)
-    """`port:N`, `host:N` or `unix:/path`; beats `ADAPTER_PORT`."""
+    """`port:N`, `host:N` or `unix:/path`; overrides `ADAPTER_PORT`."""
     reflection: bool = setting("GRPC_REFLECTION", BOOLEAN, "false")
     """Serve gRPC reflection, for debugging with grpcurl."""
 

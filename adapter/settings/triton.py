@@ -31,7 +31,7 @@ class TritonSettings(Group):
     """Triton's gRPC port on localhost."""
     endpoint: Endpoint | None = setting("RUNTIME_ENDPOINT", ENDPOINT, None)
     """
-    `port:N`, `host:N` or `unix:/path`; beats `RUNTIME_PORT`. A Triton started with `--grpc-address unix:/p/t.sock` is
+    `port:N`, `host:N` or `unix:/path`; overrides `RUNTIME_PORT`. A Triton started with `--grpc-address unix:/p/t.sock` is
     `unix:/p/t.sock:8001`.
     """
     unload_timeout_seconds: float = setting("UNLOAD_TIMEOUT_SECONDS", SECONDS, "170")
