@@ -20,6 +20,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`]+)`")
 OF_THE_TOP = re.compile(rf"(?:{'|'.join(ROOMS)}|\.ci)/[\w./-]*")
 """A path from the top of the repository, in every document."""
+COMMANDS = re.compile(r"^```(?:bash|sh|shell|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+IN_COMMANDS = re.compile(rf"(?<![\w/.-])(?:\.\./)*((?:{'|'.join(ROOMS)}|\.ci)/[\w./-]*\w)")
 OF_THE_ROOM = re.compile(r"\w[\w-]*(?:/[\w.-]+)*(?:\.py|/)")
 """A module or a folder, in a document that maps the folder where it lies."""
 MAPS = tuple(TOP / room / "README.md" for room in ("adapter", "tests"))
@@ -92,6 +94,15 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
     words = [(number, word) for number, line in prose for quoted in QUOTED.findall(line) for word in quoted.split()]
 
     assert [(number, word) for number, word in words if is_stale(path, word)] == []
+
+
+def test_every_file_of_a_command_exists() -> None:
+    blocks = [(path, block) for path in DOCUMENTS for block in COMMANDS.findall(path.read_text())]
+
+    named = [(path, word) for path, block in blocks for word in IN_COMMANDS.findall(block)]
+
+    assert len(named) > 30
+    assert [(str(path), word) for path, word in named if not (TOP / word).exists()] == []
 
 
 def test_every_observation_of_triton_names_a_test() -> None:
