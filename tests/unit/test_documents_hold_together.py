@@ -20,7 +20,18 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`]+)`")
 OF_THE_TOP = re.compile(rf"(?:{'|'.join(ROOMS)}|\.ci)/[\w./-]*")
 """A path from the top of the repository, in every document."""
-COMMANDS = re.compile(r"^```(?:bash|sh|shell|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN_BY = {
+    "README.md": "tests/verbs/test_load_and_unload.py",
+    "deploy/compose/README.md": "tests/image/test_compose_runs_without_docker.py",
+    "deploy/manifests/README.md": "tests/chart/admin/test_plain_manifests_reach_an_api_server.py",
+    **{f"deploy/docs/{page}.md": "tests/fronts/test_pages_work_when_pasted.py" for page in ("lmi", "openai", "sagemaker", "v2-rest")},
+    **{
+        f"deploy/docs/{page}.md": "tests/chart/admin/test_every_command_of_the_pages_is_run.py"
+        for page in ("drop-in-image", "install", "replace", "uninstall", "upgrade")
+    },
+}
+"""Page → the test that runs its blocks in `bash`; blocks in `shell` are run by none."""
+COMMANDS = re.compile(r"^```(?:bash|shell|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 IN_COMMANDS = re.compile(rf"(?<![\w/.-])(?:\.\./)*((?:{'|'.join(ROOMS)}|\.ci)/[\w./-]*\w)")
 OF_THE_ROOM = re.compile(r"\w[\w-]*(?:/[\w.-]+)*(?:\.py|/)")
 """A module or a folder, in a document that maps the folder where it lies."""
@@ -103,6 +114,14 @@ def test_every_file_of_a_command_exists() -> None:
 
     assert len(named) > 30
     assert [(str(path), word) for path, word in named if not (TOP / word).exists()] == []
+
+
+def test_every_block_in_bash_is_run_by_a_test() -> None:
+    found = {str(path.relative_to(TOP)): {language for _, language in parted(path)[1]} for path in DOCUMENTS}
+
+    assert {name for name, languages in found.items() if "bash" in languages} == set(RUN_BY)
+    assert [name for name, languages in found.items() if "sh" in languages] == []
+    assert [name for name, test in RUN_BY.items() if Path(name).stem not in (TOP / test).read_text()] == []
 
 
 def test_every_observation_of_triton_names_a_test() -> None:
