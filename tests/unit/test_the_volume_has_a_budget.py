@@ -54,21 +54,6 @@ def test_what_is_reserved_counts_as_staging_until_it_is_handed_over(make) -> Non
     assert (space.counted_bytes("staging"), space.held_bytes()) == (0, 10)
 
 
-def test_a_reservation_ends_with_what_it_was_made_for(make) -> None:
-    """Also when that fails."""
-    space, _ = make(100, refuses=True)
-    with pytest.raises(KeyError), space.reservation() as room:
-        room.grow(30)
-        raise KeyError
-    assert space.held_bytes() == 0
-
-
-def test_several_may_count_one_kind(make) -> None:
-    space, _ = make(100, refuses=True, placed=10)
-    space.counted_by("placed", lambda: 5)
-    assert space.counted_bytes("placed") == space.held_bytes() == 15
-
-
 def test_idle_artifacts_give_way_before_anything_is_refused(make) -> None:
     """As many as must."""
     space, idle = make(100, refuses=True, placed=40)
@@ -92,15 +77,6 @@ def test_a_default_only_makes_idle_artifacts_go(make) -> None:
         assert idle.files == [] and space.held_bytes() == 580
         room.grow(500)
         assert len(idle.asked) == 1, "nobody is asked for what is not there, which takes long where much is placed"
-
-
-def test_nothing_more_is_needed_where_nothing_is_written(make) -> None:
-    """Also above the budget: a model whose files are all there can be placed."""
-    space, _ = make(100, refuses=True, placed=200)
-    with space.reservation() as room:
-        room.grow(0)
-        with pytest.raises(DiskFull):
-            room.grow(1)
 
 
 @pytest.mark.parametrize("_round", range(10))
@@ -294,14 +270,6 @@ def test_a_quota_is_a_full_volume(make, number: int) -> None:
     with space.reservation() as room:
         assert room.insist(write) == "written"
     assert len(idle.files) == 1
-
-
-def test_other_trouble_makes_nobody_give_way(make) -> None:
-    space, idle = make(0, refuses=False)
-    idle.add(10)
-    with space.reservation() as room, pytest.raises(OSError, match="Read-only"):
-        room.insist(failing(errno.EROFS))
-    assert idle.asked == []
 
 
 def test_threads_that_meet_a_full_volume_together_ask_once(make) -> None:

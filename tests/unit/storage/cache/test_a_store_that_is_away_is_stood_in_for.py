@@ -11,7 +11,7 @@ from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceU
 from adapter.storage.pull import remote
 from adapter.waits import Waits
 from tests.builders import a_spec, zip_of
-from tests.unit.storage.cache.conftest import content_of, counted
+from tests.unit.storage.cache.conftest import content_of
 
 MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"abc"}
 AWAY = SourceUnavailable("bucket 'b' cannot be reached")
@@ -21,27 +21,6 @@ SECONDS = 0.5
 
 def a_waits(seconds):
     return Waits(time.monotonic, time.monotonic() + seconds)
-
-
-async def test_a_confirmed_model_is_given(cache):
-    """Its files, without a byte; and what that was is counted."""
-    cache.put(MODEL)
-    first = await cache.load()
-    cache.bucket.fail("list", AWAY, times=1000)
-    stale = counted("cache_requests_total", result="stale")
-    calls = len(cache.bucket.calls)
-    assert await cache.load(seconds=SECONDS) == first
-    assert counted("cache_requests_total", result="stale") == stale + 1
-    assert {call.split()[0] for call in cache.bucket.calls[calls:]} == {"list"}
-
-
-async def test_a_listing_that_hangs_is_left_after_a_third_of_the_time(cache):
-    """And its thread is free again."""
-    cache.put(MODEL)
-    await cache.asked()
-    cache.bucket.hang("list")
-    assert (await cache.load(seconds=3.0)).key
-    assert cache.bucket.active == 0
 
 
 async def test_the_next_process_gives_it_too(cache):

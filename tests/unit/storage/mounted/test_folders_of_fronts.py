@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable
 from adapter.model import Layout, ModelSpec, Named
 from adapter.ports import StoredModel
 from adapter.triton.repository import Repository
@@ -185,27 +185,6 @@ async def test_what_is_not_there_is_told_from_what_is_no_model(find, folder: Pat
         await find(folder / "round")
     with pytest.raises(InvalidRequest, match="is not an absolute path"):
         await find("hash/model")
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, 0o140600)], ids=["pipe", "socket"])
-@pytest.mark.parametrize("path", ["hash/model/1/special", "special"])
-async def test_special_files_are_refused_and_not_opened(find, folder: Path, make: Callable[[Path], None], path: str) -> None:
-    make(folder / path)
-    with pytest.raises(InvalidModel, match="is neither a file nor a directory"):
-        await find(folder / ("hash/model" if "/" in path else path))
-
-
-async def test_a_directory_that_is_entered_by_two_links_in_each_other_is_no_model(find, folder: Path) -> None:
-    (folder / "hash/model/1/up").symlink_to("..")
-    with pytest.raises(InvalidModel, match="round in a circle"):
-        await find(folder / "hash/model")
-
-
-async def test_what_changes_after_the_listing_is_not_placed(find, folder: Path) -> None:
-    stored = await find(folder / "hash/model")
-    (folder / "hash/model/1/model.py").write_bytes(b"longer than before")
-    with pytest.raises(SourceChanged):
-        await stored.fetch(stored.listing.files)
 
 
 async def test_a_folder_that_hangs_holds_up_nobody_else(find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

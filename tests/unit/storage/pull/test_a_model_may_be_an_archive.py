@@ -44,12 +44,6 @@ async def test_the_files_in_it_are_the_model(rig, name, make, top):
     assert await settled(rig)
 
 
-async def test_a_version_folder_is_kept(rig):
-    """It says something."""
-    rig.bucket.put("m.zip", zip_of([("7/model.onnx", b"abc")]))
-    assert [file.path for file in (await opened(rig.store, spec("m.zip"))).listing.files] == ["7/model.onnx"]
-
-
 async def test_one_file_in_an_archive_is_a_single_file(rig):
     """As if it lay there by itself."""
     rig.bucket.put("m.zip", zip_of([("model.onnx", b"abc")]))
@@ -74,35 +68,6 @@ async def test_what_is_not_fetched_goes(rig):
     model = await opened(rig.store, spec())
     model.close()
     assert await settled(rig)
-
-
-def reads(rig):
-    return [call for call in rig.bucket.calls if call.startswith("read")]
-
-
-async def test_an_equal_load_pulls_nothing(rig):
-    """While the model is placed, what its archive holds is known; an archive that was given up is pulled again."""
-    rig.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
-    first = await opened(rig.store, spec())
-    artifact = await first.fetch(first.listing.files)
-    rig.bucket.calls.clear()
-    again = await opened(rig.store, spec())
-    assert again.listing == first.listing
-    assert await again.read(again.listing.find("config.pbtxt")) == b"platform: x"
-    assert rig.bucket.calls == ["list m.tar.gz"]
-    again.close()
-    await rig.store.release(artifact)
-    assert await settled(rig)
-    await opened(rig.store, spec())
-    assert len(reads(rig)) == 1
-
-
-async def test_another_archive_is_another_listing(rig):
-    """Even when its files have the same names and lengths."""
-    rig.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
-    first = await opened(rig.store, spec())
-    rig.bucket.put("m.tar.gz", tar_of([("a", b"two")]))
-    assert (await opened(rig.store, spec())).listing != first.listing
 
 
 async def test_what_was_opened_does_not_give_way(kept):

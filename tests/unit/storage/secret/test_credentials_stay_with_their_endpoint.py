@@ -22,69 +22,8 @@ def reached(stored, **params):
     return config, connection_of(config)
 
 
-def test_an_empty_endpoint_is_none():
-    """It must not turn the stored one off: the keys would go to Amazon."""
-    _, connection = reached(STORED, endpoint_url="")
-    assert connection.url == "https://ours:9000"
-    assert connection.key("access_key_id") == "stored-id"
-
-
-def test_anonymous_false_does_not_bring_the_chain_back():
-    """A request cannot ask for the pod's identity."""
-    _, connection = reached(STORED, endpoint_url="http://theirs", anonymous="false")
-    assert connection.is_anonymous
-
-
-def test_other_parameters_keep_the_stored_keys():
-    """Bucket and region are a request's to choose."""
-    _, connection = reached(STORED, bucket="other", region="eu-1")
-    assert connection.key("secret_access_key") == "stored-secret"
-
-
-# type, stored config, parameters that lead elsewhere, parameters that do not
-BOUND = [
-    ("http", {"url": "https://ours/base?q", "headers": {"Authorization": "stored-h"}, "client_certificate": "stored-c",
-              "client_key": "stored-k"},
-     [{"url": "https://evil/base"}, {"url": "http://ours/base"}, {"url": "https://ours:444"}, {"url": "https://ours@evil"}, {"url": "https://"}],
-     [{"url": "https://ours/other?sig=1"}, {"url": "https://OURS:443"}, {"headers.X": "own"}, {}]),
-    ("http", {"url": "https://ours", "headers.Authorization": "stored-h"},
-     [{"url": "https://evil"}, {"url": "https://evil", "headers.X": "own"}],
-     [{"headers.X": "own"}, {"url": "https://ours"}]),
-    ("http", {"headers.Authorization": "stored-h"}, [{"url": "https://evil"}], [{}]),
-    ("gcs", {"private_key": "stored-k", "client_email": "stored-e"},
-     [{"endpoint_url": "http://evil"}, {"token_uri": "https://evil/token"}],
-     [{"bucket": "other"}, {}]),
-    ("gcs", {"private_key": "stored-k", "client_email": "stored-e", "token_uri": "https://ours/token", "endpoint_url": "https://ours"},
-     [{"endpoint_url": "http://ours"}, {"token_uri": "https://evil/token"}],
-     [{"token_uri": "https://ours/token"}, {"endpoint_url": "https://ours/"}]),
-    ("azure", {"account_name": "ours", "client_secret": "stored-s", "client_id": "stored-i", "tenant_id": "stored-t"},
-     [{"account_name": "evil"}, {"endpoint_url": "https://evil"}],
-     [{"account_name": "ours"}, {"container": "other"}, {"tenant_id": "stored-t"}]),
-    ("azure", {"connection_string": "stored-c", "account_key": "stored-k", "sas_token": "stored-s"},
-     [{"endpoint_url": "https://evil"}], [{"account_name": "any"}, {}]),
-]  # fmt: skip
-
-
 def all_text(config):
     return repr(dict(config.values))
-
-
-@pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, elsewhere, _ in BOUND for p in elsewhere])
-def test_no_type_carries_its_secrets_elsewhere(kind, stored, params):
-    """Not one of them, and the pod's own identity neither."""
-    config = merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
-    assert "stored-" not in all_text(config)
-    brings_own = bool({name.partition(".")[0] for name in params} & set(BINDINGS[kind].credentials))
-    assert config.is_unsigned is not brings_own
-    assert config.is_unsigned is (config.values.get("anonymous") == "true")
-
-
-@pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, _, here in BOUND for p in here])
-def test_every_type_keeps_them_at_home(kind, stored, params):
-    """What does not say where requests go is a request's to choose."""
-    config = merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
-    assert all_text(config).count("stored-") == repr(stored).count("stored-")
-    assert not config.is_unsigned
 
 
 @pytest.mark.parametrize("also", ["*", "https://evil", "https://x, https://evil", "https://x https://evil https://y"])
@@ -184,18 +123,6 @@ def test_repeated_and_new_parts_are_a_set_of_their_own():
     _, connection = reached(STORED, access_key_id="stored-id", secret_access_key="own-secret")
     assert connection.key("access_key_id") == "stored-id" and connection.key("secret_access_key") == "own-secret"
     assert connection.key("session_token") == ""
-
-
-def test_trust_that_repeats_the_stored_one_changes_nothing():
-    """A template may carry the same value in both."""
-    _, connection = reached(STORED | {"verify_ssl": "false"}, verify_ssl="false")
-    assert connection.trust.verify is False and connection.key("access_key_id")
-
-
-def test_own_keys_turn_a_stored_anonymous_off():
-    """They replace the stored identity, which is nobody."""
-    _, connection = reached({"type": "s3", "bucket": "b", "anonymous": "true"}, access_key_id="own-id", secret_access_key="own-secret")
-    assert not connection.is_anonymous and connection.key("access_key_id") == "own-id"
 
 
 AMAZONS = ("arn:aws:s3:us-east-1:123456789012:accesspoint/evil", "x--use1-az4--x-s3", "evil-o0b1d075431d83bebde8xz5w8ij--op-s3")
