@@ -12,7 +12,7 @@ from tests.prove import __main__ as program
 from tests.prove import phases
 from tests.prove.report import Proof, Row, markdown, read, rows_of, told
 
-AMOUNTS = phases.Amounts(seeds=10, first_seed=0, kills=1, traffic_kills=1, fuzz=1, soak=9, soak_real=9, seed=1, jobs=1)
+AMOUNTS = phases.Amounts(seeds=10, first_seed=0, kills=1, traffic_seconds=1, fuzz=1, soak=9, soak_real=9, seed=1, jobs=1)
 
 
 def proof(*rows: Row, **fields: object) -> Proof:
