@@ -39,7 +39,6 @@ FREES_NOTHING = HANGS.replace(b"def initialize(self, args)", b"def finalize(self
     b"Never ends its load", b"Never frees its memory"
 )
 THREADS = 4
-DIRECTORIES = 50_000
 
 
 @pytest.fixture

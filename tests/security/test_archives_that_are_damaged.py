@@ -9,8 +9,6 @@ import tarfile
 import zipfile
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
 from tests.security.archive_forge import Tarred, forged_tar, pax
@@ -116,45 +114,3 @@ def test_any_damage_is_a_fact_about_the_model(ground: Ground, name: str, times: 
             assert all(path and ".." not in path for path in ground.unpacked(bytes(spoilt), name))
         except InvalidModel as error:
             assert "\n" not in error.text
-
-
-SEGMENT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20).filter(
-    lambda name: name not in (".", "..")
-)
-PATH = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
-TREE = st.dictionaries(PATH, st.binary(max_size=3000), min_size=1, max_size=5)
-
-
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    files=TREE,
-    form=st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
-)
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_what_the_standard_library_packs_comes_out_as_it_went_in(ground: Ground, files: dict[str, bytes], form: int) -> None:
-    """Any names, any content; or a file that is a directory too, which no file system can have."""
-    out = io.BytesIO()
-    if form in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        name = "m.zip"
-        with zipfile.ZipFile(out, "w", form) as archive:
-            for path, content in files.items():
-                archive.writestr(zipfile.ZipInfo(path), content, form)
-    else:
-        name = "m.tar"
-        with tarfile.open(fileobj=out, mode="w", format=form) as tar:
-            for path, content in files.items():
-                info = tarfile.TarInfo(path)
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-    clashes = any(path.startswith(f"{other}/") for path in files for other in files)
-    if clashes or any(len(segment.encode()) > 255 for path in files for segment in path.split("/")):
-        ground.refused(out.getvalue(), name)
-    else:
-        assert ground.unpacked(out.getvalue(), name) == files
-
-
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=2000), name=st.sampled_from(["m.tar", "m.tgz", "m.zip"]))
-def test_any_bytes_are_refused(ground: Ground, content: bytes, name: str) -> None:
-    """Noise is no model."""
-    ground.refused(content, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from ipaddress import ip_network
 
@@ -11,11 +10,10 @@ import pytest
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.storage.net.messages import Guard
 from tests.fakes.hell import Hell, answering
-from tests.fakes.http_proxy import VARIABLES, HttpProxy
+from tests.fakes.http_proxy import VARIABLES
 from tests.security.clouds import (
     CONTENT,
     NO_IDENTITY,
-    PAGES,
     TOKEN,
     bucket_of,
     cloud,
@@ -146,27 +144,3 @@ def test_a_token_server_that_is_away_is_named(monkeypatch):
     key = {"anonymous": "", "client_email": "a@b", "private_key": KEY, "token_uri": "http://127.0.0.1:1/token"}
     with pytest.raises(SourceUnavailable, match=r"^127.0.0.1:1, which gives out tokens for bucket 'b' .*: the connection was refused"):
         listed(bucket_of(values("gcs", "https://127.0.0.1:1", **key)))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_proxy_of_the_environment_is_used(kind, tls, monkeypatch):
-    """Forwarding and a tunnel; NO_PROXY leads past it, for names that exist nowhere else too."""
-    with Hell(cloud(kind)) as plain, Hell(cloud(kind), tls=tls[0]) as secure:
-        routes = {"account.blob.core.example:80": f"127.0.0.1:{plain.port}", f"localhost:{secure.port}": f"127.0.0.1:{secure.port}"}
-        with HttpProxy(routes) as proxy:
-            monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.endpoint}")
-            monkeypatch.setenv("http_proxy", f"http://{proxy.endpoint}")
-            monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.endpoint}")
-            assert listed(bucket_of(values(kind, "http://account.blob.core.example"))).objects
-            bucket = bucket_of(values(kind, f"https://localhost:{secure.port}", certificate=tls[1].ca_pem))
-            assert listed(bucket).objects and read(bucket) == CONTENT
-            assert [request.method for request in proxy.requests] == ["GET", "CONNECT"]
-            monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-            assert listed(bucket_of(values(kind, secure.url, certificate=tls[1].ca_pem))).objects
-            assert listed(bucket_of(values(kind, plain.url))).objects
-            assert len(proxy.requests) == 2
-
-
-def test_the_pages_of_these_tests_are_json_and_xml():
-    """So that a test that refuses them refuses them for its own reason."""
-    assert json.loads(PAGES["gcs"]) and PAGES["azure"].startswith(b"<?xml")

@@ -85,29 +85,6 @@ def stalled(kind, call):
     return stalled_body(len(CONTENT), 1000, 206, {**VERSIONS[kind], **STALLED[1]}) if call is read else stalled_body(1000, 10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("call", [listed, read])
-@pytest.mark.parametrize("phase", ["headers", "body"])
-def test_a_stop_wakes_an_answer(kind, call, phase):
-    """Before its headers, and in its body."""
-    hang = silent() if phase == "headers" else stalled(kind, call)
-    with Hell(cloud(kind, listing=hang, reading=hang)) as server:
-        bucket = bucket_of(values(kind, server.url))
-        assert_prompt(lambda stop: call(bucket, stop=stop), server.hanging.wait)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_wakes_a_dial_and_a_handshake(kind):
-    """Nobody answers, or nobody speaks TLS."""
-    now = lambda _: True  # noqa: E731 - a dial tells nobody
-    with BlackHole() as hole:
-        bucket = bucket_of(values(kind, f"http://127.0.0.1:{hole.port}"))
-        assert_prompt(lambda stop: listed(bucket, stop), now)
-    with Hell(silent(), stalls_in_tls=True) as server:
-        bucket = bucket_of(values(kind, server.url))
-        assert_prompt(lambda stop: listed(bucket, stop), server.hanging.wait)
-
-
 @pytest.mark.parametrize("where", ["dial", "trickle"])
 def test_a_stop_wakes_googles_token_server(where):
     """google-auth asks with a timeout of two minutes, and repeats."""

@@ -242,15 +242,6 @@ async def test_a_file_without_a_version_is_pulled_in_one_request(pull):
         assert len(server.requests) == 2
 
 
-async def test_a_file_with_a_version_is_pulled_in_parts(pull):
-    """The measure."""
-    with Hell(honest(CONTENT, ETAG)) as server:
-        listing, file = await pull(server)
-        assert file.read_bytes() == CONTENT
-        assert listing.is_versioned
-        assert len(server.requests) == 1 + SIZE // 1024
-
-
 async def test_a_file_without_a_version_is_not_resumed(pull):
     """The rest might be another file's: the pull begins anew."""
     half = answering(200, {"Content-Length": SIZE}, CONTENT[: SIZE // 2])
@@ -263,19 +254,6 @@ async def test_a_file_without_a_version_is_not_resumed(pull):
         with pytest.raises(SourceChanged, match=r"broke off, and .* names no version to go on with"):
             await pull(server)
         assert len(server.requests) == 2
-
-
-async def test_a_file_with_a_version_is_resumed(pull):
-    """The measure: whatever came is kept."""
-
-    def broken(peer):
-        start = peer.span[0]
-        peer.head(206, {**ETAG, **span(start, start + 1023), "Content-Length": 1024})
-        peer.send(CONTENT[start : start + 100])
-        peer.hang_up()
-
-    with Hell(in_turn(honest(CONTENT, ETAG), broken, honest(CONTENT, ETAG))) as server:
-        assert (await pull(server))[1].read_bytes() == CONTENT
 
 
 # ---- redirects
@@ -301,22 +279,6 @@ def test_without_denied_networks_a_redirect_leads_anywhere():
     """`REQUEST_ENDPOINTS_DENIED` is empty."""
     with Hell(honest(CONTENT, ETAG)) as elsewhere, Hell(redirecting(f"{elsewhere.url}/file")) as server:
         assert listed(bucket_at(server, FREE)).size_bytes == SIZE
-
-
-def test_a_url_of_the_request_alone_is_guarded_itself():
-    """And so is each place that it leads to."""
-    with Hell(honest(CONTENT, ETAG)) as server:
-        with pytest.raises(InvalidRequest, match="storage_params may not name this endpoint"):
-            listed(bucket_at(server, DENIED, requested=frozenset({"url"})))
-        assert server.connections == 0
-
-
-@pytest.mark.parametrize("location", ["http://169.254.169.254/latest/meta-data/", "http://[::ffff:169.254.169.254]/", "http://2852039166/"])
-def test_a_redirect_to_metadata_is_not_followed(location):
-    """However its address is written."""
-    with Hell(redirecting(location)) as server, pytest.raises((SourceUnavailable, InvalidRequest)) as caught:
-        listed(bucket_at(server, DENIED))
-    assert "meta-data" not in caught.value.text
 
 
 def test_a_refusal_says_when_to_come_back():

@@ -20,14 +20,6 @@ from tests.benchmark.server.stock import PAGE_OBJECTS, Item, Stock
 
 ACCOUNT = "account"
 WRITTEN = formatdate(1_700_000_000, usegmt=True)
-REASONS = {
-    200: "OK",
-    206: "Partial Content",
-    400: "Bad Request",
-    404: "Not Found",
-    412: "Precondition Failed",
-    416: "Range Not Satisfiable",
-}
 CHECKSUMS = ("crc32", "crc32c", "crc64nvme", "sha256", "md5")
 _CRCS = CHECKSUMS[:3]
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")

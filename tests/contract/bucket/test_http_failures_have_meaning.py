@@ -11,7 +11,7 @@ from adapter.storage.bucket import StoredObject
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, redirecting
-from tests.fakes.s3_proxy import Fault, S3Proxy
+from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.web import Answer, Web
 from tests.real.web import USER, WebServer
 from tests.security.clouds import server_tls
@@ -386,18 +386,6 @@ def test_a_redirect_from_https_to_http_is_not_followed(web, tmp_path):
     with Hell(redirecting(f"{web.url}/x"), tls=context) as server, pytest.raises(InvalidRequest, match="from https to plain http"):
         listed(http_bucket(server.url, certificate=certificates.ca_pem))
     assert not web.requests
-
-
-def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):
-    """As for S3; its password goes to the proxy alone."""
-    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", proxy.endpoint_url.replace("//", "//user:word@"))
-    bucket = http_bucket("http://storage.example")
-    proxy.next(Fault(status=401, body=b""))
-    with pytest.raises(SourceDenied, match=r"^http://storage\.example denied"):
-        listed(bucket)
-    assert proxy.requests == ["GET http://storage.example/m/file"]
 
 
 def test_of_an_answer_to_a_listing_one_byte_is_read(web):

@@ -194,16 +194,6 @@ def test_the_wrong_region_is_named_with_the_right_one(spoiled):
         spoiled.listed()
 
 
-def test_a_proxy_of_the_environment_is_used(spoiled, monkeypatch):
-    """Its meaning stays botocore's business."""
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", spoiled.proxy.endpoint_url)
-    server, name = spoiled.stock.config["endpoint_url"], spoiled.config["bucket"]
-    assert bucket_of(spoiled.stock.config).list_page("m/", Stop()).objects
-    assert [line.split("?")[0] for line in spoiled.proxy.requests] == [f"GET {server}/{name}"]
-
-
 def test_addressing_follows_the_config(spoiled):
     """Path style by default with an endpoint of one's own."""
     spoiled.listed()

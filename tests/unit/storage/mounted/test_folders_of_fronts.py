@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,6 @@ async def find(tmp_path: Path, folder: Path, volume: Volume):
 
     yield run
     rig.store.close()
-
-
-Find = Callable[..., object]
 
 
 def a_front_spec(folder: Path, path: str) -> ModelSpec:
