@@ -44,7 +44,6 @@ class Amounts:
 
     seeds: int
     first_seed: int
-    kills: int
     traffic_seconds: int
     fuzz: int
     soak: int
@@ -72,12 +71,6 @@ def simulation(amounts: Amounts) -> Proof:
 def triton(amounts: Amounts) -> Proof:
     """Triton killed, stopped, hung and replaced, in each phase of its work."""
     return _tabled("kills of Triton, in each phase", ["tests/fault/test_triton_comes_back.py", *ALL])
-
-
-def adapter(amounts: Amounts) -> Proof:
-    """The adapter killed at random points of a random mix of calls."""
-    words = ["tests/fault/test_the_adapter_dies.py", "--kills", str(amounts.kills), "--kills-seed", str(amounts.seed), *ALL]
-    return _tabled("kills of the adapter, at random points", words)
 
 
 def traffic(amounts: Amounts) -> Proof:
@@ -186,7 +179,6 @@ def _suite(name: str) -> Callable[[Amounts], Proof]:
 
 PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
-    "adapter": adapter,
     "traffic": traffic,
     "fuzz": fuzz,
     "simulation": simulation,
