@@ -40,24 +40,6 @@ def test_staging_begins_with_all_folders(volume: Volume, name: str) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
-def test_an_artifact_is_published_into_a_folder_that_vanished_meanwhile(volume: Volume) -> None:
-    staged = stage(volume)
-    shutil.rmtree(volume.artifacts_dir)
-
-    assert (volume.publish(staged) / "file").read_text() == "x"
-
-
-def test_what_is_discarded_goes_also_without_a_trash(volume: Volume) -> None:
-    """A model that stayed in the repository would be loaded again."""
-    (volume.repository_dir / "m/1").mkdir(parents=True)
-    shutil.rmtree(volume.trash_dir)
-
-    volume.discard(volume.repository_dir / "m")
-
-    assert list(volume.repository_dir.iterdir()) == []
-    assert list(volume.trash_dir.iterdir()) == []
-
-
 def test_staged_files_that_vanish_are_named(volume: Volume) -> None:
     """They are lost: the pull fails, and a later one works."""
     staged = stage(volume)

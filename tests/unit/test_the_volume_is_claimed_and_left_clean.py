@@ -66,19 +66,6 @@ def test_a_volume_without_hard_links_is_refused(volume, monkeypatch):
         volume.claim()
 
 
-def test_a_real_other_file_system_is_refused(tmp_path):
-    """/dev/shm is another one."""
-    shared = Path("/dev/shm")
-    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no second file system here")
-    other = Volume(tmp_path / "_triton_models", shared / f"adapter-test-{os.getpid()}")
-    try:
-        with pytest.raises(VolumeError, match="different file systems"):
-            other.claim()
-    finally:
-        subprocess.run(["rm", "-rf", str(other.cache_dir)], check=True)
-
-
 @pytest.mark.parametrize("which", ["repository_dir", "cache_dir"])
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, which):
     """Here because a file is in the way."""
@@ -260,22 +247,3 @@ def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch)
     volume.trash.tidy()
 
     assert [path for path in paths if not path.exists()] == paths[-1:]
-
-
-def test_another_users_files_are_not_tried_at_every_write(volume, monkeypatch):
-    """Thousands of them would cost each load a look: a try in a minute, and at the next start."""
-    volume.claim()
-    tried = []
-
-    def unlink(*arguments, **_):
-        tried.append(arguments)
-        raise PermissionError(errno.EACCES, "denied")
-
-    monkeypatch.setattr("adapter.volume.trash.os.unlink", unlink)
-    for _ in range(3):
-        path = volume.new_staging()
-        (path / "f").write_bytes(b"x")
-        volume.discard(path)
-
-    assert volume.trash.size_bytes() == 3
-    assert len(tried) <= 4

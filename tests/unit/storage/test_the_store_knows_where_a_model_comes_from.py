@@ -16,21 +16,6 @@ def local_spec(rig, path="helped/m", **fields):
     return a_spec(str(rig.root / path), **{"disk_size_bytes": 3} | fields)
 
 
-async def test_what_is_read_and_kept_is_not_read_from_the_store_again(rig):
-    """Whoever may have an artifact has its files; a changed file is read anew."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    rig.bucket.put("m/1/model.onnx", b"abc")
-    first = await opened(rig.store, a_spec("m"))
-    await first.fetch(first.listing.files)
-    rig.bucket.calls.clear()
-    second = await opened(rig.store, a_spec("m"))
-    assert await second.read(second.listing.find("config.pbtxt")) == b"platform: x"
-    assert rig.bucket.calls == ["list m"]
-    rig.bucket.put("m/config.pbtxt", b"platform: y")
-    third = await opened(rig.store, a_spec("m"))
-    assert await third.read(third.listing.find("config.pbtxt")) == b"platform: y"
-
-
 async def test_a_file_that_cannot_be_read_fails(rig):
     """Nothing is left of it, and the next one is asked from the beginning."""
     rig.bucket.put("m/config.pbtxt", b"platform: x")
@@ -44,32 +29,6 @@ async def test_a_file_that_cannot_be_read_fails(rig):
     model = await opened(rig.store, a_spec("m"))
     with pytest.raises(InvalidModel, match="expected at most"):
         await model.read(model.listing.find("config.pbtxt"))
-    assert rig.is_clean
-
-
-async def test_a_load_that_is_cancelled_while_a_file_is_read_ends_the_read(rig):
-    """The thread is free again, and nothing is left."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    model = await opened(rig.store, a_spec("m"))
-    rig.bucket.hang("read")
-    load = asyncio.create_task(model.read(model.listing.find("config.pbtxt")))
-    await reached(rig.bucket.hanging)
-    load.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await load
-    assert rig.bucket.active == 0 and rig.is_clean
-
-
-async def test_a_release_that_is_cancelled_still_deletes(rig):
-    """The caller is gone, the files too."""
-    rig.bucket.put("m/model", b"abc")
-    model = await opened(rig.store, a_spec())
-    artifact = await model.fetch(model.listing.files)
-    task = asyncio.create_task(rig.store.release(artifact))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
     assert rig.is_clean
 
 
@@ -163,13 +122,6 @@ async def test_a_survey_tells_errors_as_open_does(rig, problem):
     with pytest.raises(type(told.value)) as surveyed:
         await rig.store.survey(spec, 20)
     assert surveyed.value.text == told.value.text
-
-
-async def test_a_survey_of_a_local_model(rig):
-    """Its own count, whatever the request says."""
-    write_tree(rig.root, {"helped/m/file": b"12345"})
-    survey = await rig.store.survey(local_spec(rig), 20)
-    assert survey.seen_bytes == 5 and survey.listing.size_bytes == 5
 
 
 async def test_prepare_only_warns(rig, capsys):

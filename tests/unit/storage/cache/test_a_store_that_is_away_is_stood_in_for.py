@@ -10,7 +10,7 @@ import pytest
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.pull import remote
 from adapter.waits import Waits
-from tests.builders import a_spec, zip_of
+from tests.builders import a_spec
 from tests.unit.storage.cache.conftest import content_of
 
 MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"abc"}
@@ -138,26 +138,3 @@ async def test_another_type_of_the_same_path_needs_what_is_there(cache):
         await model.fetch(model.listing.files)
     with pytest.raises(SourceUnavailable, match="cannot be reached"):
         await model.read(model.listing.find("1/model.onnx"))
-
-
-async def test_an_archive_and_a_schema_are_given_too(cache):
-    """As they were unpacked."""
-    cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc")]))
-    cache.bucket.put("s.json", b"{}")
-    spec = a_spec("m.zip", model_type="onnx", storage_params={"unpack": "true"}, schema_path="s.json")
-    model = await cache.rig.store.open(spec, a_waits(60))
-    assert await model.read(model.listing.schema) == b"{}"
-    first = await model.fetch(model.listing.files)
-    cache.bucket.fail("list", AWAY, times=1000)
-    model = await cache.rig.store.open(spec, a_waits(SECONDS))
-    assert await model.read(model.listing.schema) == b"{}"
-    assert await model.fetch(model.listing.files) == first
-
-
-async def test_the_whole_time_is_for_those_who_have_nothing_else(cache, monkeypatch):
-    """A confirmed one waits five seconds at most, and never more than a third of its time."""
-    monkeypatch.setattr(remote, "_STALE_SECONDS", 0.2)
-    cache.put(MODEL)
-    await cache.asked()
-    cache.bucket.hang("list")
-    assert (await cache.load(seconds=3600)).key

@@ -8,7 +8,6 @@ import pytest
 
 from adapter.errors import SourceDenied
 from tests.builders import a_spec, zip_of
-from tests.unit.storage.cache.conftest import MODEL
 
 FILE = {"m/model.onnx": b"abc" * 100}
 
@@ -19,15 +18,6 @@ def kept_archive(cache):
     cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc"), ("1/more", b"x")]))
     spec = partial(a_spec, "m.zip", model_type="onnx", storage_params={"unpack": "true"})
     return cache, spec, spec(storage_key="nosy")
-
-
-async def test_who_may_list_and_not_read_gets_no_config_either(cache):
-    """What is read to plan with comes from the artifact only for those who may have that."""
-    cache.put(MODEL)
-    await cache.asked()
-    cache.identity("nosy", may_read=False)
-    with pytest.raises(SourceDenied, match="403 for the object"):
-        await cache.load(a_spec("m", storage_key="nosy"))
 
 
 async def test_who_may_list_and_not_read_gets_no_changed_model(cache):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from tests.builders import a_spec
 from tests.unit.storage.cache.conftest import MODEL, content_of, pages
 from tests.unit.storage.rigs import folder_content
@@ -43,23 +41,6 @@ async def test_a_file_that_is_not_served_changes_nothing(cache):
     assert await cache.asked(spec) == LISTING
 
 
-async def test_a_lost_journal_costs_no_artifact(cache):
-    """Its salt is for what may be a secret."""
-    cache.put({"m/model.onnx": b"abc"})
-    await cache.asked()
-    assert await cache.again(salt=b"pepper").asked() == LISTING
-
-
-async def test_a_storage_key_keeps_its_artifact_when_its_credentials_change(cache):
-    """One listing, with the new ones."""
-    cache.put()
-    cache.identity("k")
-    spec = a_spec("m", storage_key="k")
-    await cache.asked(spec)
-    cache.rig.configure("k", {"type": "s3", "bucket": "b", "access_key_id": "k", "secret_access_key": "rotated"})
-    assert await cache.asked(spec) == LISTING
-
-
 async def test_what_has_no_version_is_not_kept(cache):
     """Two answers cannot be told apart: pulled each time, gone with the model, never found."""
     cache.bucket.etag = lambda key: ""
@@ -83,15 +64,6 @@ async def test_the_last_use_outlives_the_process(cache):
     await again.store.prepare()
     again.space.give_way(1)
     assert first.exists() and sum(path.exists() for path in others) == 1
-
-
-@pytest.mark.parametrize("files", [{"m/model.onnx": b""}, {"m/1/model.onnx": b"", "m/1/b": b"x", "m/config.pbtxt": b""}])
-async def test_empty_files_are_kept_too(cache, files):
-    """Nothing is to be read of them."""
-    cache.put(files)
-    first = await cache.asked(a_spec("m", model_type="onnx"))
-    assert first
-    assert await cache.asked(a_spec("m", model_type="onnx")) == pages(first)
 
 
 async def test_a_damaged_artifact_in_use_does_not_stand_for_its_successor(cache):

@@ -6,12 +6,10 @@ import os
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceError, SourceNotFound
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
 from adapter.storage.mounted import local
-from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.mounted.finders import Mounted
 from adapter.volume.volume import Volume
-from adapter.workers import Stop, Stopped
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_rig, make_search, opened, write_tree
 
@@ -72,24 +70,6 @@ async def test_sizes_are_those_of_the_files(root, find, tree, measured, size, th
     assert (await find(f"id/{'link' if through_link else measured}")).listing.size_bytes == size
 
 
-async def test_a_single_file_lies_in_its_directory(root, find):
-    """The artifact's root holds it under its own name."""
-    write_tree(root / "id", {"model.onnx": b"abc", "other": b"x"})
-    model = await find("id/model.onnx")
-    assert [file.path for file in model.listing.files] == ["model.onnx"]
-    assert model.listing.is_single_file
-    assert (await model.fetch(model.listing.files)).root == root / "id"
-
-
-async def test_a_schema_has_an_absolute_path_of_its_own(root, find):
-    """Source: the request as the storage helper rewrites it."""
-    write_tree(root / "id", {"model/model.onnx": b"abc", "_schema.json": b"{}"})
-    model = await find("id/model", schema_path=str(root / "id/_schema.json"))
-    assert model.listing.schema.path == "_schema.json"
-    assert await model.read(model.listing.schema) == b"{}"
-    assert [file.path for file in model.listing.files] == ["model.onnx"]
-
-
 @pytest.mark.parametrize("change", ["content", "replace", "remove"])
 async def test_a_changed_file_is_noticed(root, find, change):
     """Neither read nor placed as if it were what was listed."""
@@ -147,18 +127,6 @@ async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, mounted):
             await models.helped(make_search(str(root / path), disk_size_bytes=1))
 
 
-async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
-    """Only the folder itself is ours."""
-    volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/cache/ours")
-    volume.claim()
-    write_tree(tmp_path / "models/cache", {"m/file": b"abc"})
-    rig = make_rig(tmp_path, volume)
-    spec = a_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
-    assert (await opened(rig.store, spec)).listing.size_bytes == 3
-    rig.store.close()
-    volume.close()
-
-
 async def test_nothing_there_is_not_found(root, find):
     """An absent path, an empty directory, an absent schema."""
     (root / "empty/1").mkdir(parents=True)
@@ -169,17 +137,6 @@ async def test_nothing_there_is_not_found(root, find):
         await find("empty")
     with pytest.raises(SourceNotFound, match=r"schema_path .*/s.json does not exist"):
         await find("m", schema_path=str(root / "s.json"))
-
-
-async def test_links_inside_are_followed(root, find):
-    """Relative and absolute, to files and directories, also as the last part of the path."""
-    write_tree(root / "id", {"v3/1/model.onnx": b"abc", "shared/labels.txt": b"xy"})
-    (root / "id/current").symlink_to("v3")
-    (root / "id/v3/labels").symlink_to(root / "id/shared")
-    (root / "id/v3/1/again.onnx").symlink_to("model.onnx")
-    listing = (await find("id/current")).listing
-    assert [(file.path, file.size_bytes) for file in listing.files] == [
-        ("1/again.onnx", 3), ("1/model.onnx", 3), ("labels/labels.txt", 2)]  # fmt: skip
 
 
 # name of the link in id/m, its target, words
@@ -205,13 +162,6 @@ async def test_a_link_that_leads_elsewhere_refuses_the_model(root, find, name, t
     (root / "id/m" / name).symlink_to(target)
     with pytest.raises(InvalidModel, match=words):
         await find("id/m")
-
-
-async def test_a_link_above_the_path_is_seen_too(root, find):
-    """A parent directory may be the link."""
-    (root / "d").symlink_to("/etc")
-    with pytest.raises(InvalidModel, match="leads out of"):
-        await find("d/passwd")
 
 
 async def test_links_cannot_multiply_without_end(root, find, monkeypatch):
@@ -241,25 +191,4 @@ async def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
     write_tree(root / "m", {"file": b""})
     (root / "m" / os.fsdecode(b"bad\xff")).write_bytes(b"")
     with pytest.raises(InvalidModel, match="not UTF-8"):
-        await find("m")
-
-
-def test_a_stop_ends_the_listing(root):
-    """A cancelled load lists nothing more."""
-    write_tree(root / "m", {"file": b""})
-    stop = Stop()
-    stop.set()
-    with pytest.raises(Stopped):
-        local.listed(local.Place(Bounds(root), root / "m", None, "m", "m"), stop)
-
-
-async def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):
-    """Said with the path."""
-    write_tree(root / "m", {"file": b""})
-
-    def denied(_: object) -> object:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "scandir", denied)
-    with pytest.raises(SourceError, match="m cannot be read: Permission denied"):
         await find("m")

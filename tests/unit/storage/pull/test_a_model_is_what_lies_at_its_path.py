@@ -57,34 +57,11 @@ def test_the_files_of_a_path(keys, path, expected):
     assert paths(find(filled(*keys), path)) == expected
 
 
-def test_a_listing_names_its_origin_and_its_kind():
-    """What layouts and people need to know."""
-    bucket = filled("a/b/model.onnx", "a/c/1/model.onnx")
-    single, folder = find(bucket, "a/b/model.onnx/").listing, find(bucket, "/a/c").listing
-    assert (single.origin, single.name, single.is_single_file) == ("memory://b/a/b/model.onnx", "model.onnx", True)
-    assert (folder.origin, folder.name, folder.is_single_file) == ("memory://b/a/c", "c", False)
-
-
-def test_each_file_leads_back_to_its_object():
-    """Key, size and ETag are those that were listed."""
-    bucket = filled("a/m/1/model.onnx", "a/single.onnx", "s/schema.json")
-    found = find(bucket, "a/m", "/s/schema.json")
-    assert found.stored(found.listing.files[0]) == bucket.stored("a/m/1/model.onnx")
-    assert found.stored(found.listing.schema) == bucket.stored("s/schema.json")
-    single = find(bucket, "a/single.onnx")
-    assert single.stored(single.listing.files[0]) == bucket.stored("a/single.onnx")
-
-
 @pytest.mark.parametrize("path", ["", "/", "///"])
 def test_an_empty_path_is_invalid(path):
     """The whole bucket is no model."""
     with pytest.raises(InvalidRequest, match="modelPath is empty"):
         find(filled("model.onnx"), path)
-
-
-def test_dots_inside_of_a_name_are_fine():
-    """Only whole segments are special."""
-    assert paths(find(filled("a..b/...x"), "a..b")) == ["...x"]
 
 
 # key below the model `m`, what is wrong with it
@@ -172,15 +149,6 @@ def test_a_schema_is_named_from_the_root_of_the_bucket():
     found = find(filled("m/model.onnx", "s/_schema.json", "m/s/_schema.json"), "m", "s/_schema.json").listing
     assert found.schema is not None and found.schema.path == "_schema.json"
     assert [file.path for file in found.files] == ["model.onnx", "s/_schema.json"]
-
-
-def test_a_schema_may_have_the_name_of_the_model():
-    """It is kept apart from the files."""
-    bucket = MemoryBucket({"a/model": b"model", "b/model": b"schema"})
-    found = find(bucket, "a/model", "b/model")
-    assert found.listing.schema.path == "model"
-    assert found.stored(found.listing.schema).key == "b/model"
-    assert found.stored(found.listing.files[0]).key == "a/model"
 
 
 def test_a_schema_that_is_missing_is_not_found():
@@ -323,12 +291,6 @@ def test_a_refusal_holds_when_the_store_goes_away_after_it():
         find(bucket, "m")
 
 
-def test_what_is_wrong_below_the_folder_is_told_after_a_refusal():
-    """The folder's own listing has answered."""
-    with pytest.raises(InvalidRequest, match=r"has a '\.\.' in it"):
-        find(Narrow({"m/../x": b"1"}), "m")
-
-
 def test_a_store_that_is_away_is_not_asked_for_the_folder():
     """Only a refusal is an answer."""
     bucket = filled("m/x")
@@ -336,18 +298,6 @@ def test_a_store_that_is_away_is_not_asked_for_the_folder():
     with pytest.raises(SourceUnavailable, match="away"):
         find(bucket, "m")
     assert bucket.calls == ["list m"]
-
-
-def test_a_key_that_is_listed_twice_is_no_listing():
-    """In one listing; the folder's own listing repeats what was seen before."""
-
-    class Twice(MemoryBucket):
-        async def list_page(self, prefix, **options):
-            page = await super().list_page(prefix, **options)
-            return Page(objects=page.objects * 2)
-
-    with pytest.raises(SourceUnavailable, match="listed a key below 'm/' twice"):
-        find(Twice({"m/x": b"1"}), "m")
 
 
 def test_a_schema_among_the_files_costs_no_request():

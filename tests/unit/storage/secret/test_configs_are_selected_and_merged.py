@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 
 import pytest
 
@@ -151,25 +149,10 @@ async def test_no_type_is_said_in_the_words_that_tests_of_modelmesh_know(secret)
             await secret.resolve(a_spec(**fields))
 
 
-@pytest.mark.parametrize("kind", [7, None, {}, [], True])
-async def test_a_type_that_is_no_string_is_missing(secret, kind):
-    """Whatever JSON can say."""
-    secret.write("s", {"type": kind})
-    with pytest.raises(InvalidRequest, match="Predictor Storage field missing"):
-        await secret.resolve(a_spec(storage_key="s"))
-
-
 def test_a_bucket_that_is_no_string_is_refused():
     """The store would be asked for something strange."""
     with pytest.raises(InvalidRequest, match="bucket is not a string"):
         merged({"type": "s3", "bucket": {"a": "b"}}, a_spec(), "storage config 's'", BINDINGS)
-
-
-def test_the_stored_config_is_not_changed():
-    """It may be kept by somebody one day."""
-    stored = {"type": "s3", "nested": {"a": "1"}, "bucket": "b"}
-    merged(stored, a_spec(storage_params={"nested.a": "2", "bucket": "c", "nested.b": "3"}), "x", BINDINGS)
-    assert stored == {"type": "s3", "nested": {"a": "1"}, "bucket": "b"}
 
 
 def test_a_config_shows_no_values():
@@ -211,29 +194,3 @@ def test_overrides_by_dot_path(values, params, expected):
     with pytest.raises(InvalidRequest, match=r"^storage_params: '") as caught:
         override(values, params)
     assert not {"flat", "'x'", "'y'"} & set(caught.value.text.split())
-
-
-async def test_a_hung_secret_keeps_nothing_of_those_who_gave_up(secret, threads):
-    """A read that no thread has begun is not begun later, either."""
-    secret.write("k", STORED)
-    release, begun = threading.Event(), []
-
-    def hang(_stop):
-        begun.append(None)
-        release.wait(20)
-
-    hanging = [asyncio.create_task(threads.run(hang)) for _ in range(2)]
-    while len(begun) < 2:
-        await asyncio.sleep(0.001)
-    before = len(asyncio.all_tasks())
-    for _ in range(20):
-        reading = asyncio.create_task(secret.resolve(a_spec(storage_key="k")))
-        await asyncio.sleep(0)
-        reading.cancel()
-        await asyncio.wait({reading}, timeout=5)
-        assert reading.cancelled()
-    await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == before
-    release.set()
-    await asyncio.gather(*hanging)
-    assert (await secret.resolve(a_spec(storage_key="k"))).type == "s3"
