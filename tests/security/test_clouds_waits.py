@@ -119,19 +119,6 @@ def test_a_stop_wakes_the_search_for_the_pods_identity(where, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("call", [listed, read])
-def test_a_silent_server_is_left_after_the_read_timeout(kind, call, monkeypatch):
-    """Azure's library had five minutes."""
-    short_times(monkeypatch)
-    with Hell(silent()) as server:
-        bucket, begun = bucket_of(values(kind, server.url)), time.monotonic()
-        with pytest.raises(SourceUnavailable, match="no answer within"):
-            call(bucket)
-        assert time.monotonic() - begun < 8
-        assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("call", [listed, read])
 def test_a_body_that_stops_is_left_after_the_read_timeout(kind, call, monkeypatch):
     short_times(monkeypatch)
     with Hell(cloud(kind, listing=stalled(kind, call), reading=stalled(kind, call))) as server:
