@@ -17,7 +17,7 @@ from adapter.storage.store import Store
 from adapter.volume.volume import Volume
 from adapter.workers import Stop
 from tests.builders import a_spec
-from tests.fakes.hell import Hell, answering, bomb, by_target, endless_body, honest, in_turn, redirecting
+from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, in_turn, redirecting
 from tests.real.blocking import BlockingClients
 from tests.unit.storage.rigs import make_config, opened
 
@@ -86,19 +86,6 @@ def test_an_odd_first_answer_has_a_class(name):
     assert type(caught.value) is expected
 
 
-def test_a_part_of_an_unknown_whole_is_named_as_such():
-    """It has a Content-Length: that of the part."""
-    headers = {"Content-Range": "bytes 0-0/*", "Content-Length": 1}
-    with Hell(answering(206, headers, b"x")) as server, pytest.raises(InvalidRequest, match=r"\(no total in its Content-Range\)"):
-        listed(bucket_at(server))
-
-
-def test_the_same_length_twice_is_one():
-    """RFC 9110, 8.6."""
-    with Hell(answering(200, {"Content-Length": "5, 5"}, b"hello")) as server:
-        assert listed(bucket_at(server)).size_bytes == 5
-
-
 @pytest.mark.parametrize("status", [200, 206])
 def test_of_an_endless_first_answer_one_byte_is_read(status):
     """The connection is closed then."""
@@ -128,13 +115,6 @@ def test_a_chunk_of_a_negative_size_gives_no_byte_too_many():
     assert type(error) is SourceUnavailable and len(got) < 10
 
 
-def test_a_body_in_chunks_of_the_right_length_is_taken():
-    """As some servers send everything."""
-    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (SIZE, CONTENT)
-    with Hell(answering(200, {"Transfer-Encoding": "chunked", **ETAG}, framed)) as server:
-        assert read(bucket_at(server)) == (CONTENT, None)
-
-
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
 @pytest.mark.parametrize("key", ["m/model.tar.gz", "m/model.TGZ", "m/file.gz"])
 def test_a_packed_file_that_is_called_encoded_is_taken_as_it_is_stored(encoding, key):
@@ -156,12 +136,6 @@ def test_an_encoding_that_nobody_asked_for_is_refused_in_words(key, encoding):
     with Hell(honest(CONTENT, headers)) as server, pytest.raises(InvalidRequest, match=words) as caught:
         listed(bucket_at(server), key)
     assert "weird" not in caught.value.text
-
-
-def test_a_bomb_is_not_opened():
-    """256 MiB in 256 KiB."""
-    with Hell(bomb(headers=ETAG)) as server, pytest.raises(InvalidRequest):
-        listed(bucket_at(server))
 
 
 @pytest.mark.parametrize("headers", [{"ETag": '"v"'}, {"ETag": '"v"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}])

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceDenied, SourceNotFound
+from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound
 from adapter.storage.search import READ_LIMIT_BYTES
 from tests.builders import a_spec
-from tests.unit.storage.rigs import hang_after_pages_of, make_rig, opened, reached, write_tree
+from tests.unit.storage.rigs import make_rig, opened, write_tree
 
 
 def local_spec(rig, path="helped/m", **fields):
     return a_spec(str(rig.root / path), **{"disk_size_bytes": 3} | fields)
-
-
-async def test_a_file_that_cannot_be_read_fails(rig):
-    """Nothing is left of it, and the next one is asked from the beginning."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    rig.bucket.fail("read", SourceDenied("no"))
-    model = await opened(rig.store, a_spec("m"))
-    with pytest.raises(SourceDenied, match="no"):
-        await model.read(model.listing.find("config.pbtxt"))
-    model = await opened(rig.store, a_spec("m"))
-    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
-    rig.bucket.put("m/config.pbtxt", bytes(READ_LIMIT_BYTES + 1))
-    model = await opened(rig.store, a_spec("m"))
-    with pytest.raises(InvalidModel, match="expected at most"):
-        await model.read(model.listing.find("config.pbtxt"))
-    assert rig.is_clean
 
 
 async def test_empty_and_large_files_are_read_with_care(rig):
@@ -82,33 +64,6 @@ async def test_forced_local_refuses_what_is_not_on_the_volume(tmp_path, volume):
     with pytest.raises(SourceNotFound, match="does not exist"):
         await opened(rig.store, local_spec(rig))
     rig.store.close()
-
-
-async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(rig):
-    """A lower bound, and no thread left hanging."""
-    for number in range(10):
-        rig.bucket.put(f"m/{number}", bytes(100))
-    hang_after_pages_of(rig.bucket, 5)
-    survey = asyncio.create_task(rig.store.survey(a_spec(), 0.2))
-    await reached(rig.bucket.hanging)
-    assert (await survey).listing is None
-    assert (await survey).seen_bytes == 500
-    while rig.bucket.active:
-        await asyncio.sleep(0)
-
-
-async def test_a_survey_without_a_free_lane_is_empty_in_time(rig):
-    """Two surveys that hang hold the lanes to the endpoint; the third caller waits no longer than it may."""
-    rig.bucket.put("m/model", b"abc")
-    rig.bucket.hang("list", times=2)
-    hanging = [asyncio.create_task(rig.store.survey(a_spec(), 20)) for _ in range(2)]
-    while rig.bucket.active < 2:
-        await asyncio.sleep(0)
-    third = await rig.store.survey(a_spec(), 0.05)
-    assert (third.seen_bytes, third.listing) == (0, None)
-    for survey in hanging:
-        survey.cancel()
-    assert (await rig.store.survey(a_spec(), 20)).listing is not None, "a thread has ended"
 
 
 @pytest.mark.parametrize("problem", ["path", "absent", "config"])

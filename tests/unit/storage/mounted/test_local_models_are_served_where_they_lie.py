@@ -9,9 +9,7 @@ import pytest
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
 from adapter.storage.mounted import local
 from adapter.storage.mounted.finders import Mounted
-from adapter.volume.volume import Volume
-from tests.builders import a_spec
-from tests.unit.storage.rigs import make_rig, make_search, opened, write_tree
+from tests.unit.storage.rigs import make_search, write_tree
 
 
 @pytest.fixture
@@ -50,26 +48,6 @@ def find(root, mounted):
     return run
 
 
-SIZES = [
-    ({"1/airbnb.model.lr.zip": 15259}, "1/airbnb.model.lr.zip", 15259),
-    ({"1/airbnb.model.lr.zip": 15259}, "1", 15259),
-    ({"2/model.savedmodel/saved_model.pb": 78737, "2/model.savedmodel/variables/variables.index": 923,
-      "2/model.savedmodel/variables/variables.data-00000-of-00001": 39295616}, "2", 39375276),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("tree", "measured", "size"), SIZES)
-@pytest.mark.parametrize("through_link", [False, True])
-async def test_sizes_are_those_of_the_files(root, find, tree, measured, size, through_link):
-    """The same through a link."""
-    for path, length in tree.items():
-        write_tree(root / "id", {path: b""})
-        os.truncate(root / "id" / path, length)
-    if through_link:
-        (root / "id" / "link").symlink_to(measured)
-    assert (await find(f"id/{'link' if through_link else measured}")).listing.size_bytes == size
-
-
 @pytest.mark.parametrize("change", ["content", "replace", "remove"])
 async def test_a_changed_file_is_noticed(root, find, change):
     """Neither read nor placed as if it were what was listed."""
@@ -99,21 +77,6 @@ async def test_a_path_outside_of_the_root_is_invalid(root, mounted, path):
     models = mounted()
     with pytest.raises(InvalidRequest, match="is not an absolute path below"):
         await models.helped(make_search(path.format(root=root), disk_size_bytes=1))
-
-
-@pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock", "cache/ours", "cache/ours/artifacts/x", "link/x"])
-async def test_our_own_folders_hold_no_models(tmp_path, path):
-    """A model made of another model's placed files would vanish with it. The cache is where CACHE_DIR says, and where it is by default."""
-    root = tmp_path / "models"
-    volume = Volume(root / "_triton_models", root / "cache/ours")
-    volume.claim()
-    write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b"", "cache/ours/artifacts/x": b"a"})
-    (root / "link").symlink_to("cache/ours/artifacts")
-    rig = make_rig(tmp_path, volume)
-    with pytest.raises((InvalidRequest, InvalidModel), match=r"leads into .*, where no model may lie"):
-        await opened(rig.store, a_spec(str(root / path), disk_size_bytes=1))
-    rig.store.close()
-    volume.close()
 
 
 async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, mounted):

@@ -144,33 +144,10 @@ def refused_at(bucket, path):
     return caught.value.text
 
 
-def test_a_schema_is_named_from_the_root_of_the_bucket():
-    """Not relative to the model; as the Go adapter's puller does."""
-    found = find(filled("m/model.onnx", "s/_schema.json", "m/s/_schema.json"), "m", "s/_schema.json").listing
-    assert found.schema is not None and found.schema.path == "_schema.json"
-    assert [file.path for file in found.files] == ["model.onnx", "s/_schema.json"]
-
-
 def test_a_schema_that_is_missing_is_not_found():
     """Named as a schema, so that nobody looks for the model."""
     with pytest.raises(SourceNotFound, match=r"there is no schema at 's/schema.json' in memory://b; close to it: 's/schema2.json'"):
         find(filled("m/x", "s/schema2.json"), "m", "/s/schema.json")
-
-
-def test_a_search_counts_page_by_page():
-    """Whoever does not wait for the end knows what was seen until then."""
-    bucket, search = filled(*[f"m/{number}" for number in range(30)], page_objects=10), make_search()
-    seen = []
-    original = bucket.list_page
-
-    async def list_page(*arguments, **options):
-        seen.append(search.seen_bytes)
-        return await original(*arguments, **options)
-
-    bucket.list_page = list_page
-    find(bucket, "m", search=search)
-    assert seen == [0, 100, 200]
-    assert search.seen_bytes == 300
 
 
 def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
@@ -245,18 +222,6 @@ def test_a_store_that_does_not_sort_hides_nothing(keys, files):
     assert paths(find(Unsorted(dict.fromkeys(keys, b"x")), "m")) == files
 
 
-def test_a_few_rows_are_no_proof_of_an_order():
-    """Two rows that ascend are as likely as two that do not."""
-
-    class Sparse(Unsorted):
-        async def list_page(self, prefix, *, token=None, **_):
-            rows = [key for key in ("m-1", "m-2", "m0", "m") if key.startswith(prefix)]
-            start = int(token or 0)
-            return Page(objects=(self.stored(rows[start]),), next_token=str(start + 1) if start + 1 < len(rows) else None)
-
-    assert paths(find(Sparse(dict.fromkeys(("m-1", "m-2", "m0", "m"), b"x")), "m")) == ["m"]
-
-
 class Narrow(MemoryBucket):
     """Refuses a prefix without a slash: by a policy for `m/*` alone, or as S3's directory buckets do."""
 
@@ -289,25 +254,6 @@ def test_a_refusal_holds_when_the_store_goes_away_after_it():
     bucket.fail("list", SourceUnavailable("away"))
     with pytest.raises(SourceDenied, match="403"):
         find(bucket, "m")
-
-
-def test_a_store_that_is_away_is_not_asked_for_the_folder():
-    """Only a refusal is an answer."""
-    bucket = filled("m/x")
-    bucket.fail("list", SourceUnavailable("away"))
-    with pytest.raises(SourceUnavailable, match="away"):
-        find(bucket, "m")
-    assert bucket.calls == ["list m"]
-
-
-def test_a_schema_among_the_files_costs_no_request():
-    """It was listed with them, and leads to the same object."""
-    bucket = filled("a/m/model.onnx", "a/m/s/_schema.json")
-    found = find(bucket, "a/m", "/a/m/s/_schema.json")
-    assert bucket.calls == ["list a/m"]
-    assert found.listing.schema.path == "_schema.json"
-    assert found.stored(found.listing.schema) == bucket.stored("a/m/s/_schema.json")
-    assert paths(found) == ["model.onnx", "s/_schema.json"]
 
 
 @pytest.mark.parametrize(("files", "is_in_thread"), [(10, False), (1000, True)])

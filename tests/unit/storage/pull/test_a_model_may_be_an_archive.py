@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest
-from tests.builders import a_spec, tar_of, zip_of
+from tests.builders import a_spec, tar_of
 from tests.unit.storage.rigs import opened
 
 TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
@@ -46,15 +46,3 @@ async def test_a_survey_does_not_pull(rig):
     assert (survey.seen_bytes, survey.listing) == (len(content), None)
     model = await opened(rig.store, spec())
     assert (await rig.store.survey(spec(), 20)).listing == model.listing
-
-
-async def test_another_server_has_other_archives(kept):
-    """A bucket of one name, with an object of one version: the listing of one server says nothing of the other's."""
-    kept.bucket.etag = lambda key: "1"
-    for server in ("a", "b"):
-        kept.configure("k", {"type": "s3", "bucket": "b", "endpoint_url": f"http://{server}"})
-        kept.bucket.put("m.zip", zip_of([(server, b"content")]))
-        assert [
-            file.path
-            for file in (await opened(kept.store, a_spec("m.zip", storage_key="k", storage_params={"unpack": "true"}))).listing.files
-        ] == [server]

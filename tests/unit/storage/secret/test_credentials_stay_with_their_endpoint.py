@@ -35,41 +35,10 @@ def test_the_stored_config_may_allow_more_endpoints(kind, place, also):
     assert "stored-" in all_text(config) and not config.is_unsigned
 
 
-def test_dotted_keys_are_objects():
-    """The controller's secret holds strings only: one object in it stops the reconcile of every runtime."""
-    stored = {"type": "http", "url": "https://ours", "headers.Authorization": "one", "headers.X": "two"}
-    config = merged(stored, a_spec(storage_params={"headers.X": "own"}), "storage config 's'", BINDINGS)
-    assert config.values["headers"] == {"Authorization": "one", "X": "own"}
-
-
 def test_dotted_keys_that_contradict_are_refused():
     """Named, not quoted."""
     with pytest.raises(InvalidRequest, match=r"^storage config 's': 'headers\.A' needs 'headers' to be an object"):
         merged({"type": "http", "headers": "the-secret", "headers.A": "x"}, a_spec(), "storage config 's'", BINDINGS)
-
-
-# type, stored config, parameters, places that only the request names
-NAMED = [
-    ("s3", {"endpoint_url": "https://ours"}, {"endpoint_url": "https://OURS:443/"}, set()),
-    ("s3", {"endpoint_url": "https://ours"}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
-    ("s3", {}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
-    ("s3", {"credential_endpoints": "https://x, https://evil"}, {"endpoint_url": "https://evil"}, set()),
-    ("s3", {"credential_endpoints": "*"}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
-    ("gcs", {"endpoint_url": "https://ours"}, {"token_uri": "https://evil"}, {"token_uri"}),
-    ("azure", {}, {"account_name": "any"}, {"account_name"}),
-    ("azure", {"account_name": "ours"}, {"account_name": "ours"}, set()),
-    ("azure", {"account_name": "ours"}, {"account_name": "evil", "endpoint_url": "https://evil"}, {"account_name", "endpoint_url"}),
-    ("azure", {"connection_string": "AccountName=a"}, {"connection_string": "AccountName=b"}, {"connection_string"}),
-    ("http", {"url": "https://ours/a"}, {"url": "https://ours/b?c"}, set()),
-    ("http", {"url": "https://ours/a"}, {"url": "https://evil"}, {"url"}),
-    ("http", {"url": "https://ours", "credential_endpoints": "*"}, {"url": "http://169.254.169.254"}, {"url"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "stored", "params", "expected"), NAMED)
-def test_places_that_only_a_request_names_are_known(kind, stored, params, expected):
-    """Their addresses are looked at before they are dialled; `*` names no place."""
-    assert merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS).requested == expected
 
 
 # type, stored config, parameters, words of the refusal
@@ -111,20 +80,6 @@ def test_a_request_cannot_say_whose_stored_credentials_are(stored, params):
         merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS)
 
 
-@pytest.mark.parametrize("params", [{"access_key_id": "stored-id"}, {"access_key_id": " stored-id", "session_token": "stored-token"}])
-def test_credentials_that_repeat_the_stored_ones_change_nothing(params):
-    """Nothing is replaced, so nothing is missing."""
-    config, connection = reached(STORED, **params)
-    assert connection.key("secret_access_key") == "stored-secret" and not config.is_unsigned
-
-
-def test_repeated_and_new_parts_are_a_set_of_their_own():
-    """Also when one part is the stored one."""
-    _, connection = reached(STORED, access_key_id="stored-id", secret_access_key="own-secret")
-    assert connection.key("access_key_id") == "stored-id" and connection.key("secret_access_key") == "own-secret"
-    assert connection.key("session_token") == ""
-
-
 AMAZONS = ("arn:aws:s3:us-east-1:123456789012:accesspoint/evil", "x--use1-az4--x-s3", "evil-o0b1d075431d83bebde8xz5w8ij--op-s3")
 
 
@@ -153,10 +108,3 @@ OWN_KEYS = {"access_key_id": "own-id", "secret_access_key": "own-secret"}
 def test_the_host_behind_a_place_is_free_where_nothing_stored_goes(params):
     """A request may address its own store as it likes, or any with its own keys."""
     assert reached(STORED, addressing_style="virtual", **params)[1].addressing_style == "virtual"
-
-
-def test_a_virtual_host_is_free_where_nothing_stored_goes():
-    """Beside its own headers, at its own server or at one that is stored without any."""
-    for stored, url in (({"url": "https://ours", "headers.A": "stored-a"}, "https://theirs"), ({"url": "https://ours"}, "https://ours")):
-        spec = a_spec(storage_params={"url": url, "headers.Host": "their-host"})
-        assert merged({"type": "http", **stored}, spec, "storage config 's'", BINDINGS).values["headers"] == {"Host": "their-host"}
