@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 
 import pytest
 
 from adapter.errors import SourceUnavailable
-from adapter.workers import Stop, Stopped
+from adapter.workers import Stopped
 from tests.fakes.hell import BlackHole, Hell, silent, stalled_body, trickled_continue, trickled_headers
 from tests.fakes.http_proxy import VARIABLES
-from tests.real.polls import until
+from tests.real.blocking import ended
 from tests.security.clouds import CONTENT, NO_IDENTITY, VERSIONS, bucket_of, cloud, listed, private_key, read, server_tls, values
 
 KINDS = ("gcs", "azure")
@@ -39,39 +37,6 @@ def short_times(monkeypatch):
     """One second for a connection, and one for an answer."""
     for name in ("CONNECT_SECONDS", "ANSWER_SECONDS"):
         monkeypatch.setattr(f"adapter.storage.net.transfer.{name}", 1)
-
-
-def stands_still(thread):
-    """Whether a thread is where it was at the last ten looks: it waits for a peer that has said its last."""
-    places = []
-
-    def look():
-        frame = sys._current_frames().get(thread.ident)
-        places.append((frame, frame and frame.f_lasti))
-        return places[-10:].count(places[-1]) == 10
-
-    return look
-
-
-def ended(work, is_waiting):
-    """What the work raised, and how many seconds after the stop; it is stopped once it waits."""
-    stop, raised = Stop(), []
-
-    def run() -> None:
-        try:
-            work(stop)
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert is_waiting(20)
-    until(stands_still(thread), "the thread waits", 20)
-    begun = time.monotonic()
-    assert thread.is_alive(), raised
-    stop.set()
-    thread.join(20)
-    return raised[0], time.monotonic() - begun
 
 
 def assert_prompt(work, is_waiting):

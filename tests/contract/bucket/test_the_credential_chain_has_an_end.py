@@ -22,7 +22,7 @@ from adapter.workers import Stop, Stopped
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, resetting, silent
 from tests.fakes.http_proxy import VARIABLES, HttpProxy
-from tests.real.blocking import BlockingClients
+from tests.real.blocking import BlockingClients, ended
 from tests.real.polls import until
 from tests.unit.storage.rigs import make_config
 
@@ -154,22 +154,8 @@ def test_credentials_that_are_given_sign(store, source):
 def test_a_source_that_is_silent_does_not_hold_a_stopped_load(store, source):
     """Far from any timeout. Nothing is sent to the store."""
     source.behaviour = silent()
-    stop, ended = Stop(), []
-
-    def work() -> None:
-        try:
-            chained(store).list_page("m/", stop)
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert source.hanging.wait(20)
-    begun = time.monotonic()
-    stop.set()
-    thread.join(20)
-    assert time.monotonic() - begun < PROMPT_SECONDS
-    assert type(ended[0]) is Stopped
+    error, seconds = ended(lambda stop: chained(store).list_page("m/", stop), source.hanging.wait)
+    assert type(error) is Stopped and seconds < PROMPT_SECONDS
     assert store.requests == []
 
 
@@ -308,25 +294,8 @@ def test_credentials_that_run_out_are_renewed_and_a_stop_ends_that_too(store, na
         bucket.list_page("m/", Stop())
         giver.requests.clear()
         giver.behaviour = silent()
-        stops, ended = [Stop(), Stop()], []
-
-        def work(stop) -> None:
-            try:
-                bucket.list_page("m/", stop)
-            except BaseException as error:
-                ended.append(type(error))
-
-        threads = [threading.Thread(target=work, args=(stop,)) for stop in stops]
-        for thread in threads:
-            thread.start()
-        assert giver.hanging.wait(20)
-        begun = time.monotonic()
-        for stop in stops:
-            stop.set()
-        for thread in threads:
-            thread.join(20)
-        assert time.monotonic() - begun < PROMPT_SECONDS
-        assert ended == [Stopped, Stopped]
+        error, seconds = ended(lambda stop: bucket.list_page("m/", stop), giver.hanging.wait)
+        assert type(error) is Stopped and seconds < PROMPT_SECONDS
 
 
 @pytest.mark.parametrize("via_role", [False, True])
@@ -339,24 +308,13 @@ def test_a_program_that_hangs_ends_with_the_load(store, monkeypatch, tmp_path, v
     role = f"[default]\nrole_arn=arn:aws:iam::123456789012:role/pod\nsource_profile=base\n[profile base]\n{program}\n"
     (tmp_path / "config").write_text(role if via_role else f"[default]\n{program}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    stop, ended = Stop(), []
 
-    def work() -> None:
-        try:
-            chained(store).list_page("m/", stop)
-        except BaseException as error:
-            ended.append(error)
+    def is_running(seconds: float) -> bool:
+        until(note.exists, "the program runs", seconds)
+        return True
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    until = time.monotonic() + 20
-    while not note.exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    begun = time.monotonic()
-    stop.set()
-    thread.join(20)
-    assert time.monotonic() - begun < PROMPT_SECONDS
-    assert type(ended[0]) is Stopped
+    error, seconds = ended(lambda stop: chained(store).list_page("m/", stop), is_running)
+    assert type(error) is Stopped and seconds < PROMPT_SECONDS
 
 
 def test_a_session_token_of_the_pod_does_not_go_over_plain_http(monkeypatch):

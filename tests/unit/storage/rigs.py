@@ -40,8 +40,6 @@ def make_search(path: str = "m", **fields: object) -> Search:
     return Search(a_spec(path, **fields), Waits(time.monotonic))
 
 
-
-
 async def opened(store: Store, spec: ModelSpec, seconds: float = math.inf) -> StoredModel:
     """The model, for somebody who does not ask what it waited for, and who may wait so long for storage."""
     return await store.open(spec, Waits(time.monotonic, time.monotonic() + seconds))
