@@ -17,8 +17,8 @@ from adapter.errors import ListenError, StartError
 from adapter.fronts import metrics
 from adapter.fronts.bodies import FRONT, Budget
 from adapter.fronts.edge import Edge, Front, rules_of
-from adapter.settings.files import text_of
 from adapter.settings.fronts import HttpSettings
+from adapter.settings.kinds import text_of
 from adapter.telemetry.redaction import remember
 
 BACKLOG = 512

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from adapter.settings.files import text_of
-from adapter.settings.kinds import ENDPOINT, LOADS, PORT, SECONDS, SECRET, SECRET_PATH, TEXT, Group, Secret, setting
+from adapter.settings.kinds import ENDPOINT, LOADS, PORT, SECONDS, SECRET, SECRET_PATH, TEXT, Group, Secret, setting, text_of
 from adapter.units import Endpoint
 
 RESTRICTED_VALUE = "TRITON_RESTRICTED_VALUE"
@@ -60,13 +59,11 @@ class TritonSettings(Group):
 
     def problems(self) -> Iterator[str]:
         """Half of a restriction, two values for it, or one that no call to Triton can carry. No text holds the value."""
-        yield from super().problems()
-        values = {RESTRICTED_VALUE: self.restricted_value, f"{RESTRICTED_VALUE}_FILE": self.restricted_value_file}
-        given = [name for name, value in values.items() if value is not None]
-        if self.restricted_key is None and len(given) == 1:
-            yield f"{given[0]} is set, but TRITON_RESTRICTED_KEY is not"
-        if self.restricted_key is not None and not given:
-            yield f"TRITON_RESTRICTED_KEY is set, but neither {' nor '.join(values)} is"
+        value, file = self.restricted_value, self.restricted_value_file
+        if self.restricted_key is None and (value is None) != (file is None):
+            yield f"{self._value_name} is set, but TRITON_RESTRICTED_KEY is not"
+        if self.restricted_key is not None and value is None and file is None:
+            yield f"TRITON_RESTRICTED_KEY is set, but neither {RESTRICTED_VALUE} nor {RESTRICTED_VALUE}_FILE is"
         if self.restricted_key is not None and (not _KEY.fullmatch(self.restricted_key) or self.restricted_key.endswith("-bin")):
             yield (
                 "TRITON_RESTRICTED_KEY cannot be part of a gRPC header: it is KEY alone of Triton's "
@@ -87,22 +84,23 @@ class TritonSettings(Group):
     @cached_property
     def _secret(self) -> Secret | None:
         """The file is read once. Raises ValueError: the value cannot be used."""
-        file = self.restricted_value_file
-        text = text_of(RESTRICTED_VALUE, self.restricted_value, file, MAX_SECRET_CHARACTERS + 3)
+        text = text_of(RESTRICTED_VALUE, self.restricted_value, self.restricted_value_file, MAX_SECRET_CHARACTERS + 3)
         if text is None:
             return None
-        if file is not None:
+        if self.restricted_value_file is not None:
             text = text.removesuffix("\n").removesuffix("\r")  # the end of its line, which most editors write
-        problems = {
-            "it is empty": not text,
-            f"it has more than {MAX_SECRET_CHARACTERS} characters": len(text) > MAX_SECRET_CHARACTERS,
-            "a gRPC header cannot carry it; use printable ASCII characters, in one line, without spaces at its ends": (
-                not _VALUE.fullmatch(text)
-            ),
-        }
-        if problem := next((words for words, is_so in problems.items() if is_so), None):
-            raise ValueError(f"{RESTRICTED_VALUE}{'_FILE' if file else ''}: {problem}")
+        if not text:
+            raise ValueError(f"{self._value_name}: it is empty")
+        if len(text) > MAX_SECRET_CHARACTERS:
+            raise ValueError(f"{self._value_name}: it has more than {MAX_SECRET_CHARACTERS} characters")
+        if not _VALUE.fullmatch(text):
+            words = "a gRPC header cannot carry it; use printable ASCII characters, in one line, without spaces at its ends"
+            raise ValueError(f"{self._value_name}: {words}")
         return Secret(text)
+
+    @property
+    def _value_name(self) -> str:
+        return f"{RESTRICTED_VALUE}{'_FILE' * (self.restricted_value_file is not None)}"
 
     @property
     def target(self) -> str:
