@@ -49,11 +49,10 @@ def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
 
 def is_recognised(kind: ModelType, tree: Tree) -> bool:
     """Whether the top of this tree is plainly a model of this type."""
-    if kind.directory_name == "model.savedmodel" and any(name in tree.file_names for name in _SAVED_MODEL_FILES):
-        return True
+    names = (*kind.file_names, *(_SAVED_MODEL_FILES if kind.directory_name == "model.savedmodel" else ()))
     if not kind.file_names and not kind.directory_name:
         return bool(tree.visible.file_names)
-    return any(name in tree.file_names for name in kind.file_names) or _main_file(kind, tree) is not None
+    return any(name in tree.file_names for name in names) or _main_file(kind, tree) is not None
 
 
 def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
@@ -146,16 +145,15 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
     if kind.file_name in tree.file_names:
         return kind.file_name
     named = [name for name in tree.file_names if name in kind.file_names]
-    if len(named) == 1:
-        return named[0]
-    main = _main_file(kind, tree) or (tree.file_names[0] if len(tree.files) == 1 and tree.file_names else None)
-    if main is None:
-        several = named or [name for name in tree.file_names if kind.is_own(name)]
-        if several:
-            advice = "leave one of them" if named else f"name one of them {' or '.join(kind.file_names)}"
-            raise LayoutError(f"{' and '.join(map(shortened, several[:3]))} could each be the model; {advice}")
+    own = named or [name for name in tree.file_names if kind.is_own(name)]
+    if len(own) > 1:
+        advice = "leave one of them" if named else f"name one of them {' or '.join(kind.file_names)}"
+        raise LayoutError(f"{' and '.join(map(shortened, own[:3]))} could each be the model; {advice}")
+    if not own and len(tree.files) == 1:
+        own = tree.file_names
+    if not own:
         raise LayoutError(f"no file could be told to be the {kind.name} model")
-    return main
+    return own[0]
 
 
 def _main_file(kind: ModelType, tree: Tree) -> str | None:

@@ -26,7 +26,6 @@ from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, mo
 from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
-from adapter.paths import path_problem
 from adapter.volume.trees import Ends
 
 DEFAULT_VERSION = "1"
@@ -71,7 +70,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
     try:
-        check(listing)
+        check(file.path for file in listing.files)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
@@ -269,9 +268,7 @@ def _check_paths(layout: Layout) -> None:
     Raises:
         LayoutError: a path would be file and directory at once, or too long a name.
     """
-    files = {*layout.links, *layout.written}
-    for path in (*files, *layout.directories):
-        if problem := path_problem(path):
-            raise LayoutError(f"{shortened(path)} {problem}")
-    if taken := clash([*files, *(f"{directory}/-" for directory in layout.directories)]):
+    files = {*layout.links, *layout.written, *(f"{directory}/-" for directory in layout.directories)}
+    check(files)
+    if taken := clash(files):
         raise LayoutError(f"{shortened(taken)} would be a file and a directory at once")
