@@ -43,11 +43,18 @@ class HttpSettings(Group):
     Who may call what, as `model-repository,model-config:X-Admin=secret`: without this header these calls are refused
     with 403; several of them are joined by `;`.
     """
-    restricted_api_file: Path | None = setting("HTTP_RESTRICTED_API_FILE", kinds.SECRET_PATH, None)
+    restricted_api_file: Secret | None = setting("HTTP_RESTRICTED_API_FILE", kinds.SECRET_FILE, None)
     """File that holds it, instead of `HTTP_RESTRICTED_API`; read at start."""
 
+    @property
+    def rules(self) -> str:
+        """The text of `HTTP_RESTRICTED_API` or of its file."""
+        return (self.restricted_api or self.restricted_api_file or Secret("")).text
+
     def problems(self) -> Iterator[str]:
-        """Half of a key pair."""
+        """Half of a key pair, or two texts for one."""
+        if self.restricted_api is not None and self.restricted_api_file is not None:
+            yield "HTTP_RESTRICTED_API and HTTP_RESTRICTED_API_FILE are both set; set one of them"
         if (self.tls_cert is None) != (self.tls_key is None):
             missing, given = ("HTTP_TLS_KEY", "HTTP_TLS_CERT") if self.tls_cert else ("HTTP_TLS_CERT", "HTTP_TLS_KEY")
             yield f"{given} is set, but {missing} is not"

@@ -22,6 +22,7 @@ from adapter.units import parse_bool, parse_bytes, parse_endpoint, parse_int, pa
 
 _MAX_INT32 = 2**31 - 1
 """ModelMesh reads counts and milliseconds as Java's int."""
+_MOST_SECRET_BYTES = 64 * 1024
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 """`tcp://10.0.0.7:80`: what the kubelet puts into `METRICS_PORT` of every pod in a namespace that has a Service called `metrics`."""
 
@@ -109,12 +110,20 @@ def parse_address(text: str) -> str:
         raise ValueError(f"{text!r} is not an IP address; 0.0.0.0 and :: are all interfaces") from None
 
 
-def parse_secret_path(text: str) -> Path:
-    """As `parse_absolute_path`. A text that is no path may be the secret itself, and is not shown."""
+def parse_secret_file(text: str) -> Secret:
+    """What an absolute path leads to, without the end of its line. A text that is no path may be the secret itself, and is not shown."""
     try:
-        return parse_absolute_path(text)
+        path = parse_absolute_path(text)
     except ValueError:
         raise ValueError("must be an absolute path without '..', of the file that holds the value") from None
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise OSError(None, "it is no file")
+        with path.open("rb") as opened:
+            return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ValueError(f"{path} cannot be read: {reason}") from error
 
 
 def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -130,26 +139,6 @@ def _network(text: str) -> IPv4Network | IPv6Network:
     if ip_address(text.partition("/")[0]) != network.network_address:
         raise ValueError(f"{text!r} begins in the middle of its network; write {network}")
     return network
-
-
-def text_of(name: str, value: Secret | None, file: Path | None, most_bytes: int) -> str | None:
-    """
-    The text of the setting `name`, or the beginning of the file that `<name>_FILE` names; None without either.
-
-    Never waits for a pipe. Raises ValueError in words: both are set, or the file cannot be read as text.
-    """
-    if value is not None and file is not None:
-        raise ValueError(f"{name} and {name}_FILE are both set; set one of them")
-    if file is None:
-        return None if value is None else value.text
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise OSError(None, "it is no file")
-        with file.open("rb") as opened:
-            return opened.read(most_bytes).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ValueError(f"{name}_FILE: {file} cannot be read: {reason}") from error
 
 
 PORT = Kind(parse_port, "port")
@@ -170,7 +159,7 @@ OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
 NETWORKS = Kind(parse_networks, "networks")
 PATH = Kind(parse_absolute_path, "path")
 PATHS = Kind(parse_paths, "paths")
-SECRET_PATH = Kind(parse_secret_path, "path")
+SECRET_FILE = Kind(parse_secret_file, "path")
 COMMAND = Kind(parse_command, "command")
 ADDRESS = Kind(parse_address, "address")
 TEXT = Kind(str, "text")
