@@ -102,7 +102,7 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
         own = tree.below(directory) if directory else tree.without(*(f"{name}/" for name in names))
         kind = UNKNOWN if directory else model_type(spec.model_type)
         try:
-            layouts[directory] = _native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
+            layouts[directory] = native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
         except LayoutError as error:
             raise LayoutError(_of(directory, str(error))) from error
     if not names:
@@ -191,11 +191,11 @@ def _listed(names: Iterable[str]) -> str:
     return some([shortened(name) for name in sorted(names)], 10)
 
 
-def _native(
-    kind: ModelType, name: str, config: ModelConfig, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str]
+def native(
+    kind: ModelType, name: str, config: ModelConfig | None, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str] = {}
 ) -> Layout:
     """
-    The tree without the versions that Triton will not serve, and with the config rewritten for this name.
+    The tree without the versions that Triton will not serve, and with the config rewritten for this name; None needs none.
 
     `names` are new ones for other models.
 
@@ -203,6 +203,8 @@ def _native(
         LayoutError: nothing that Triton could load, or something that would wedge it.
         InvalidModel: the schema does not go with the config.
     """
+    has_config = config is not None or schema_content is not None
+    config = config or ModelConfig()
     served = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
@@ -211,10 +213,10 @@ def _native(
     rest = tree.without(FILE_NAME, *(f"{name}/" for name in left))
     backends.check(kind, name, config, rest, served)
     written = config.rewritten(schema.read(schema_content, config.said.max_batch_size), names)
-    final = config if schema_content is None else model_config.read(written)
+    final = config if schema_content is None else model_config.read(written, f"the {FILE_NAME} that the schema makes")
     return Layout(
         links=dict(rest.files),
-        written={FILE_NAME: written},
+        written={FILE_NAME: written} if has_config else {},
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),

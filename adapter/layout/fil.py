@@ -91,8 +91,8 @@ def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -
         f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
         f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
     )
-    config = model_config.new(text, Schema(inputs, outputs))
-    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.text.encode()})
+    config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
+    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config})
 
 
 def _answer(forest: Forest, width: int) -> str:
@@ -116,8 +116,8 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
         return tensor  # the class itself, or both probabilities
     if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
         raise InvalidModel(
-            f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(path)} says {words}: "
-            f"{_shape(dims)} belongs there"
+            f"the schema gives {tensor.name} {list(tensor.dims)} for each row, and {shortened(path)} says {words}: "
+            f"{list(dims)} belongs there"
         )
     return replace(tensor, dims=dims)
 
@@ -187,10 +187,6 @@ def _width(side: Iterable[Any], name: str) -> int | None:
 
 def _numbers(count: int) -> str:
     return f"{count} number{'s' * (count != 1)}"
-
-
-def _shape(dims: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, dims))}]"
 
 
 def _parameter(key: str, value: str) -> str:

@@ -176,11 +176,6 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     return ModelConfig(text, tuple(found for found in fields if found.name in _EDITED), said)
 
 
-def new(text: str, schema: Schema) -> ModelConfig:
-    """A config for a model that brought none, as it is written: some lines of ours, and the schema's tensors."""
-    return read(read(text.encode()).rewritten(schema), f"the {FILE_NAME} that the schema makes")
-
-
 def _fill(message: Any, text: str, fields: Iterable[Field]) -> None:
     """
     Put into a message what it has a field for.

@@ -141,40 +141,32 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     placed = Tree(inside.prefixed(directory))
     if tree and not placed:
         raise LayoutError("there are no files of a model")
-    question = _forest(kind, inside, directory, schema_content) if kind.backend == fil.BACKEND else None
-    config = None if question else _config(kind, inside, schema_content)
-    known = config or ModelConfig()
-    backends.check(kind, spec.model_id, known, placed, (directory,))
+    if not tree:
+        return Layout({}, directories=(f"{directory}/{kind.directory_name}".rstrip("/"),))
+    whole = Tree({**beside.files, **placed.files})
+    if kind.backend == fil.BACKEND:
+        question = _forest(kind, inside, directory, schema_content)
+        return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=(question,))
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
-        backends.check_positions([tensor.name for tensor in known.said.input])
-    return Layout(
-        links={**beside.files, **placed.files},
-        written={} if config is None else {FILE_NAME: config.text.encode()},
-        directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
-        hint=backends.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
-        warnings=backends.warnings(known),
-        questions=(question,) if question else (),
-    )
+        backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
+    config = _config(kind, inside, has_schema=schema_content is not None)
+    layout = bundles.native(kind, spec.model_id, config, schema_content, whole)
+    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, spec.model_id, ModelConfig(), inside))
 
 
-def _config(kind: ModelType, version: Tree, schema_content: bytes | None) -> ModelConfig | None:
+def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
     """
     What is written beside one version's files, as they are placed; None where Triton needs nothing: names and files tell it all.
 
     Source: dali_backend's and vllm_backend's documentation; Triton core `constants.h` for the platform of AOTInductor packages.
-
-    Raises:
-        InvalidModel: the schema cannot be read.
     """
     text = f"backend: {textproto.quoted(kind.backend)}\n" if kind.backend else ""
-    is_needed = kind.name in ("dali", "vllm")
+    is_needed = has_schema or kind.name in ("dali", "vllm")
     if kind.name == "vllm":
         text += "instance_group { count: 1 kind: KIND_MODEL }\n"
     if kind.name == "pytorch" and "model.pt2" in version.file_names and kind.file_name not in version.file_names:
         is_needed, text = True, text + 'platform: "torch_aoti"\n'
-    if not is_needed and schema_content is None:
-        return None
-    return model_config.new(text, schema.read(schema_content))
+    return model_config.read(text.encode()) if is_needed else None
 
 
 def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> Question:
