@@ -51,14 +51,14 @@ _ITSELF = ""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
 
 
-def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
-    """The configs of what may be inner models; none where the paths alone say that this is no bundle."""
-    if FILE_NAME not in tree.file_names and any(name in _MODEL_FILES for name in tree.names):
-        return ()
-    natives = list(islice(_natives(tree), MOST_MODELS + 1))
-    configs = tuple(file for name in natives if (file := tree.files.get(f"{name}/{FILE_NAME}")))
-    is_alone = FILE_NAME not in tree.file_names and len(natives) < 2
-    return () if is_alone or len(natives) > MOST_MODELS else configs
+def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
+    """Directory → config of what may be inner models; empty where the paths alone say that this is no bundle."""
+    has_own = FILE_NAME in tree.file_names
+    if not has_own and any(name in _MODEL_FILES for name in tree.names):
+        return {}
+    found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
+    is_alone = len(found) < 2 and not has_own
+    return {} if is_alone or len(found) > MOST_MODELS or not any(found.values()) else found
 
 
 def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, ModelConfig]:
@@ -70,13 +70,12 @@ def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, Model
     """
     own = tree.files.get(FILE_NAME)
     configs = {} if own is None else {_ITSELF: model_config.read(contents[own])}
-    is_bundle = configs_to_read(tree) and (own is None or configs[_ITSELF].references)
-    for name in _natives(tree) if is_bundle else ():
-        file = tree.files.get(f"{name}/{FILE_NAME}")
-        if file is not None:
-            configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}")
-        elif own is None:
-            configs[name] = ModelConfig()
+    if own is None or configs[_ITSELF].references:
+        for name, file in candidates(tree).items():
+            if file is not None:
+                configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}")
+            elif own is None:
+                configs[name] = ModelConfig()
     return configs
 
 

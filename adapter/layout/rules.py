@@ -45,16 +45,16 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    configs: tuple[SourceFile, ...] = ()
+    configs: list[SourceFile] = []
     if not listing.is_single_file:
         tree = _tree(listing, spec)
-        configs = bundles.configs_to_read(tree)
+        configs = [file for file in bundles.candidates(tree).values() if file]
         if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES:
             raise InvalidModel(
                 f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}"
             )
-        configs += tuple(file for path, file in tree.files.items() if path == FILE_NAME)
-    return configs if listing.schema is None else (*configs, listing.schema)
+        configs += filter(None, [tree.files.get(FILE_NAME)])
+    return (*configs, *filter(None, [listing.schema]))
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -244,7 +244,7 @@ def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     """
     tree = inner = Tree({file.path: file for file in listing.files})
     for _ in range(MOST_WRAPPERS if spec is not None and spec.folders and not listing.is_single_file else 0):
-        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
+        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.candidates(inner):
             return inner
         visible = inner.visible.without(OPTIONS_FILE)
         if visible.file_names or len(visible.directory_names) != 1:
