@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from adapter.errors import some
@@ -31,7 +30,7 @@ from adapter.layout import backends, fil, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
-from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, Question, SourceFile, inner_name
+from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
 
@@ -219,15 +218,8 @@ def native(
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
-        questions=_questions(final, rest, served) if config.said.backend == fil.BACKEND else (),
+        questions=fil.questions(final, rest, served),
     )
-
-
-def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tuple[Question, ...]:
-    """Of forests: whether the config makes room for what they give; see `fil`."""
-    name = fil.file_of(config)
-    paths = [f"{version}/{name}" for version in served]
-    return tuple(Question(path, partial(fil.fits, config, path)) for path in paths if name and path in tree.files)
 
 
 def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:

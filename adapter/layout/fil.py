@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -29,8 +30,8 @@ from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.textproto import quoted
-from adapter.layout.tree import shortened
-from adapter.model import Decision
+from adapter.layout.tree import Tree, shortened
+from adapter.model import Decision, Question
 from adapter.volume.trees import Ends
 
 BACKEND = "fil"
@@ -122,13 +123,14 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
     return replace(tensor, dims=dims)
 
 
-def file_of(config: ModelConfig) -> str:
-    """The name of the file that a user's own config stands for, in each version; empty where the format is unknown."""
-    name = FORMATS.get(_format(config), "")
-    return name and (config.said.default_model_filename or name)
+def questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> tuple[Question, ...]:
+    """Of the forests of a user's own config: whether it makes room for what they give; none where the format is unknown."""
+    usual = FORMATS.get(_format(config)) if config.said.backend == BACKEND else None
+    paths = [f"{version}/{config.said.default_model_filename or usual}" for version in versions if usual]
+    return tuple(Question(path, partial(_compared, config, path)) for path in paths if path in tree.files)
 
 
-def fits(config: ModelConfig, path: str, ends: Ends) -> Decision:
+def _compared(config: ModelConfig, path: str, ends: Ends) -> Decision:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 

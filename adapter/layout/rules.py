@@ -20,10 +20,10 @@ from dataclasses import replace
 from functools import partial
 
 from adapter.errors import InvalidModel
-from adapter.layout import backends, bundles, fil, model_config, placement, schema, textproto
+from adapter.layout import backends, bundles, fil, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
-from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type, place
+from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.volume.trees import Ends
@@ -81,7 +81,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     except LayoutError as error:
         error.expected = _expected(model_type(spec.model_type), configs)
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected[0]}") from error
     return layout
 
 
@@ -117,10 +117,7 @@ def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
         links[decision.path] = file
         written |= decision.written
     done = replace(layout, links=links, written=written, inner=inner, questions=())
-    try:
-        _check_paths(done)
-    except LayoutError as error:
-        raise InvalidModel(str(error)) from error
+    _check_paths(done)
     return done
 
 
@@ -137,7 +134,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
-    inside = Tree(placement.place(kind, inner, is_single_file=is_single_file))
+    inside = Tree(place(kind, inner, is_single_file=is_single_file))
     placed = Tree(inside.prefixed(directory))
     if tree and not placed:
         raise LayoutError("there are no files of a model")
@@ -200,7 +197,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
         version = max(versions, key=int)
         beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
         return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
-    if placement.is_recognised(kind, tree):
+    if is_recognised(kind, tree):
         return None, tree, Tree({})
     raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
 
@@ -222,17 +219,17 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
-def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> Expectation:
-    """The tree that would work. What a config says of itself counts more than the model type."""
+def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> tuple[str, tuple[str, ...]]:
+    """What would work, in words, and the simplest such tree. What a config says of itself counts more than the model type."""
     if not configs:
-        return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
+        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example
     if len(configs) > 1:
-        return Expectation(bundles.EXPECTED, bundles.EXAMPLE)
+        return bundles.EXPECTED, bundles.EXAMPLE
     (config,) = configs.values()
     if config.is_ensemble:
-        return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
+        return TYPES["ensemble"].expected, TYPES["ensemble"].example
     kind = by_backend(config.said.backend) or kind
-    return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example))))
+    return f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example)))
 
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:

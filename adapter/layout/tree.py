@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
-from adapter.errors import some
+from adapter.errors import InvalidModel, some
 from adapter.model import SourceFile
 from adapter.paths import path_problem
 
@@ -29,20 +28,16 @@ _VERSION = re.compile(rf"0|[1-9][0-9]{{0,{_LONGEST - 1}}}")
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """The tree that Triton expects."""
-
-    text: str
-    paths: tuple[str, ...]
-    """The simplest such tree; a path that ends in `/` is a directory."""
-
-
-class LayoutError(Exception):
+class LayoutError(InvalidModel):
     """These files cannot become a model of this type; `rules` adds what was found and expected."""
 
-    expected: Expectation | None = None
-    """What would have worked; known where the whole listing is."""
+    reason = InvalidModel.reason
+    expected: tuple[str, tuple[str, ...]] | None = None
+    """
+    What would have worked, in words, and the simplest such tree; a path that ends in `/` is a directory.
+
+    Known where the whole listing is.
+    """
 
 
 class Tree:

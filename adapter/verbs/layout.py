@@ -70,8 +70,9 @@ def _refusal(error: InvalidModel, paths: list[str]) -> str:
     if not isinstance(reason, LayoutError) or reason.expected is None:
         return f"\nthe model cannot be loaded: {error.text}\n"
     trees = _drawn("found", dict.fromkeys(paths, ""))
-    trees += _drawn("Triton expects", dict.fromkeys(reason.expected.paths, ""))
-    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {reason.expected.text}\n"
+    words, expected = reason.expected
+    trees += _drawn("Triton expects", dict.fromkeys(expected, ""))
+    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {words}\n"
 
 
 def _plan(spec: ModelSpec, listing: Listing, found: Layout) -> str:
