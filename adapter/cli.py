@@ -212,18 +212,16 @@ def _ask_adapter(*, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence
 
 
 def _layout(chosen: argparse.Namespace) -> int:
+    from adapter.errors import AdapterError  # noqa: PLC0415 - only for this verb
     from adapter.verbs import layout  # noqa: PLC0415 - only for this verb
 
     params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
     if chosen.allow_decoupled:
         params["adapter.allowDecoupled"] = "true"
-    columns = shutil.get_terminal_size().columns
     try:
-        fits, text = layout.examine(
-            chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params, columns=columns
-        )
-    except layout.CannotLookError as error:
-        _complain(str(error))
+        fits, text = layout.examine(chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params)
+    except (AdapterError, OSError) as error:
+        _complain(str(error) if isinstance(error, AdapterError) else f"{error.filename} cannot be read: {error.strerror}")
         return USAGE
     _say(text)
     return OK if fits else FAILED

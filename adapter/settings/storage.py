@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from adapter.settings.kinds import NETWORKS, OPTIONAL_BOOLEAN, PATH, SIZE, THREADS, Group, setting
+from adapter.settings.kinds import NETWORKS, OPTIONAL_BOOLEAN, PATH, REQUESTS, SIZE, Group, setting
 
 REPOSITORY_DIR = "_triton_models"
 CACHE_DIR = "_adapter"
@@ -46,7 +46,6 @@ class VolumeSettings(Group):
 
     def problems(self) -> Iterator[str]:
         """Folders that would eat each other."""
-        yield from super().problems()
         if self.cache_dir == self.repository_dir or self.repository_dir in self.cache_dir.parents:
             yield f"CACHE_DIR ({self.cache_dir}) lies in Triton's repository folder ({self.repository_dir})"
         if self.cache_dir in (self.root, *self.root.parents):
@@ -65,9 +64,15 @@ class PullSettings(Group):
     load.
     """
     pvc_mounts: Path = setting("PVC_MOUNTS_DIR", PATH, "/pvc_mounts")
+<<<<<<< HEAD
     """Volume claims are mounted below it by their names, in both containers."""
     threads: int = setting("PULL_THREADS", THREADS, "64")
     """Most parallel requests to one endpoint of storage; all endpoints together have twice as many."""
+=======
+    """Volume claims are mounted below it by their names, here and in Triton's container."""
+    threads: int = setting("PULL_THREADS", REQUESTS, "64")
+    """Most parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many."""
+>>>>>>> from-layout
     unpack_max_bytes: int = setting("UNPACK_MAX_BYTES", SIZE, "64Gi")
     """Most bytes that an archive may unpack to (`unpack` of a storage config)."""
     denied_networks: tuple[IPv4Network | IPv6Network, ...] = setting(
