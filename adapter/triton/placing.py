@@ -125,12 +125,6 @@ def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
         mode = 0
     if not stat.S_ISREG(mode):
         raise AdapterError(f"the model's file {file.path} is not on the volume any more")
-    if stat.S_IMODE(mode) != FILE_MODE:  # never changed through a link: it could lead to a file that is only ours to read
-        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.fchmod(descriptor, FILE_MODE)
-        finally:
-            os.close(descriptor)
 
 
 def _make_directories(top: Path, directory: str, made: set[str]) -> None:

@@ -139,8 +139,6 @@ class Unloads:
 
     def obstacle(self, name: str) -> str:
         """What an unload of the model is waiting for."""
-        if self._connection.problem is not None:
-            return self._connection.problem
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
             seconds = self._time() - sent_at
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
@@ -222,10 +220,9 @@ class Unloads:
         except asyncio.CancelledError:
             asked.left_at = self._time()
             raise
-        except Exception:
-            self._asked.pop(name, None)
-            raise
-        self._asked.pop(name, None)
+        finally:
+            if asked.left_at == inf:
+                self._asked.pop(name, None)
 
     def _counts(self, asked: _Asked) -> bool:
         return self._time() - asked.left_at < REMEMBERED_SECONDS
