@@ -32,7 +32,7 @@ from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 DEADLINE_SECONDS = 600.0
@@ -59,11 +59,6 @@ Listing = dict[str, list[ServerModel]]
 def named(listing: Listing, name: str) -> list[ServerModel]:
     """The rows of one name of Triton's."""
     return [row for row in listing.get(owner_of(name), ()) if row.name == name]
-
-
-def pause_after(waited_seconds: float) -> float:
-    """Between two looks of one who has waited for so long: half of that, 5 to 100 ms."""
-    return min(max(waited_seconds / 2, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
 
 class Index:
@@ -110,6 +105,16 @@ class Index:
         """As `ask`, of one name of Triton's."""
         listing = await self.ask()
         return None if listing is None else named(listing, name)
+
+    async def pause(self, since: float) -> None:
+        """
+        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 1 s.
+
+        All who wait look at the same times, so one answer is for many.
+        """
+        now = self._time()
+        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
+        await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
     async def listing(self, *, can_wait: bool = False) -> Listing:
         """

@@ -30,7 +30,7 @@ from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named, pause_after
+from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
@@ -251,7 +251,7 @@ class Loads:
                     if "READY" in states:
                         return
                     raise ModelRefused("; ".join(dict.fromkeys(one_line(row.reason) for row in rows)))
-            await asyncio.sleep(pause_after(_now() - since))
+            await self._index.pause(since)
         told = f"Triton died while it was loading the model ({cause})"
         raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
 

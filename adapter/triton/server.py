@@ -130,7 +130,9 @@ class TritonServer:
 
     async def watch(self) -> None:
         """Runs for ever: keeps `problem` and `health` true, and notices returns, without a call."""
-        await asyncio.gather(self._connection.watch(), self._verify_again())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._connection.watch(), name="watch of Triton's connection")
+            group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
 
     async def close(self) -> None:
         """Give up on every call; Triton goes on with what it has."""

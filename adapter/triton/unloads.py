@@ -26,7 +26,7 @@ from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, pause_after
+from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -202,7 +202,7 @@ class Unloads:
                 sight = " and ".join(held) or "the model has been missing from Triton's index"
                 if asked.sight != sight:
                     asked.sight, asked.seen_at = sight, self._time()
-            await asyncio.sleep(pause_after(self._time() - since))
+            await self._index.pause(since)
         asked.sight = None
 
     @contextmanager
