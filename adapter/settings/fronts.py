@@ -32,30 +32,15 @@ class HttpSettings(Group):
     """
     max_connections: int = setting("HTTP_MAX_CONNECTIONS", kinds.CONNECTIONS, "1024")
     """Connections to one HTTP front at a time."""
-<<<<<<< HEAD
-    max_requests: int = setting("HTTP_MAX_REQUESTS", THREADS, "256")
-    """Requests of one HTTP front at a time; one more is refused with 503."""
-    tls_cert: Path | None = setting("HTTP_TLS_CERT", PATH, None)
-=======
     max_requests: int = setting("HTTP_MAX_REQUESTS", kinds.REQUESTS, "256")
-    """Requests of one HTTP front that are worked on at a time; one more is refused with 503."""
+    """Requests of one HTTP front at a time; one more is refused with 503."""
     tls_cert: Path | None = setting("HTTP_TLS_CERT", kinds.PATH, None)
->>>>>>> from-layout
     """Certificate chain (PEM): the HTTP fronts speak HTTPS; needs `HTTP_TLS_KEY`."""
     tls_key: Path | None = setting("HTTP_TLS_KEY", kinds.PATH, None)
     """Its private key (PEM)."""
-<<<<<<< HEAD
-    restricted_api: Secret | None = setting("HTTP_RESTRICTED_API", SECRET, None)
-    """Calls that need a header, as `model-repository,model-config:X-Admin=secret`, joined by `;`; without it they get 403."""
-    restricted_api_file: Path | None = setting("HTTP_RESTRICTED_API_FILE", SECRET_PATH, None)
-=======
     restricted_api: Secret | None = setting("HTTP_RESTRICTED_API", kinds.SECRET, None)
-    """
-    Who may call what, as `model-repository,model-config:X-Admin=secret`: without this header these calls are refused
-    with 403; several of them are joined by `;`.
-    """
+    """Calls that need a header, as `model-repository,model-config:X-Admin=secret`, joined by `;`; without it they get 403."""
     restricted_api_file: Secret | None = setting("HTTP_RESTRICTED_API_FILE", kinds.SECRET_FILE, None)
->>>>>>> from-layout
     """File that holds it, instead of `HTTP_RESTRICTED_API`; read at start."""
 
     @property
@@ -81,26 +66,13 @@ class SageMakerSettings(Group):
     Port of SageMaker's multi-model contract over HTTP; 0 = off. Default: `SAGEMAKER_BIND_TO_PORT`; without it 8080 when
     `SAGEMAKER_MULTI_MODEL` is true, else 0.
     """
-<<<<<<< HEAD
-    bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", OPTIONAL_PORT, "0")
-    """The same, set by SageMaker."""
-    is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", BOOLEAN, "false")
-    """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
-    model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", PATHS, "/opt/ml/models")
-    """Folders, joined by colons, that the `url` of a load must be in; mounted at the same paths for Triton."""
-    has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", BOOLEAN, "false")
-=======
     bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", kinds.OPTIONAL_PORT, "0")
-    """The same, as SageMaker itself says it to a container."""
+    """The same, set by SageMaker."""
     is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", kinds.BOOLEAN, "false")
     """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
     model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", kinds.PATHS, "/opt/ml/models")
-    """
-    Folders, joined by colons, below which the `url` of a load must lie, links followed; mounted at the same paths for
-    Triton.
-    """
+    """Folders, joined by colons, that the `url` of a load must be in; mounted at the same paths for Triton."""
     has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", kinds.BOOLEAN, "false")
->>>>>>> from-layout
     """Also serve `/endpoints/{name}/invocations`, which lets a client of SageMaker's runtime call this container."""
     schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("word", "infer", "generate", "generate_stream"), "infer")
     """
@@ -120,18 +92,9 @@ class V2Settings(Group):
 
     port: int = setting("V2_REST_PORT", kinds.OPTIONAL_PORT, "0")
     """Port of the V2 inference protocol over HTTP; 0 = off."""
-<<<<<<< HEAD
-    endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", ENDPOINT, None)
-    """V2 gRPC server that answers it. `port:8033` is ModelMesh, for models of any pod. Default: this pod's Triton."""
-    has_repository: bool = setting("V2_REPOSITORY_API", BOOLEAN, "false")
-=======
     endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", kinds.ENDPOINT, None)
-    """
-    Which V2 gRPC server answers it: `port:8033` is ModelMesh, which finds a model in any pod. Default: this pod's
-    Triton.
-    """
+    """V2 gRPC server that answers it. `port:8033` is ModelMesh, for models of any pod. Default: this pod's Triton."""
     has_repository: bool = setting("V2_REPOSITORY_API", kinds.BOOLEAN, "false")
->>>>>>> from-layout
     """
     Open the model repository API: `/v2/repository/...`. Clients of the port can then load models of Triton's folder, or
     of a request, and unload every model. The adapter leaves directories alone that it has not placed.
@@ -152,31 +115,17 @@ class RestProxySettings(Group):
     Port of V2 REST before ModelMesh, as of KServe's REST proxy; `V2_REST_PORT` overrides it; 0 = off. Without
     `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone.
     """
-<<<<<<< HEAD
-    grpc_port: int = setting("REST_PROXY_GRPC_PORT", PORT, "8033")
-    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` overrides it."""
-    max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", SIZE, "16Mi")
-=======
     grpc_port: int = setting("REST_PROXY_GRPC_PORT", kinds.PORT, "8033")
-    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` beats it."""
+    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` overrides it."""
     max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", kinds.SIZE, "16Mi")
->>>>>>> from-layout
     """Longest message to and from ModelMesh; ModelMesh has a limit of its own."""
     uses_tls: bool = setting("REST_PROXY_USE_TLS", kinds.BOOLEAN, "false")
     """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
-<<<<<<< HEAD
-    skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", BOOLEAN, "false")
-    """Is accepted and has no effect."""
-    certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", PATH, None)
-    """The pod's certificate chain (PEM); the proxy alone speaks HTTPS with it."""
-    key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", PATH, None)
-=======
     skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", kinds.BOOLEAN, "false")
-    """Is accepted and has no effect: the peer with the pod's own certificate is ModelMesh."""
+    """Is accepted and has no effect."""
     certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", kinds.PATH, None)
-    """The pod's certificate chain (PEM); a process that is the proxy alone speaks HTTPS with it."""
+    """The pod's certificate chain (PEM); the proxy alone speaks HTTPS with it."""
     key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", kinds.PATH, None)
->>>>>>> from-layout
     """Its private key (PEM)."""
 
     @property
@@ -200,24 +149,9 @@ class LlmSettings(Group):
     """The model of paths that name none (`/invocations`, `/generate`). Default: the only model that is loaded."""
     is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", kinds.BOOLEAN, "false")
     """Answer `/invocations` and `/predictions` as TGI does: a list, token details, SSE."""
-<<<<<<< HEAD
-    output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice(*OUTPUT_FORMATTERS), "auto")
-    """Form of a stream. `jsonlines` and `sse` stream by default; `auto`: `jsonlines`, with TGI `sse`."""
-    is_streaming: bool = setting("OPTION_ENABLE_STREAMING", BOOLEAN, "false")
-    """Stream by default."""
-    rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice(*ROLLING_BATCHES), "auto")
-    """Schema. `disable`: always the dynamic one; else the rolling one for a prompt, the dynamic one for a list."""
-=======
     output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice("word", *OUTPUT_FORMATTERS), "auto")
-    """
-    Form of a stream: `jsonlines` or `sse`, which also stream where a request does not say; `auto`: `jsonlines`, with
-    TGI `sse`.
-    """
+    """Form of a stream. `jsonlines` and `sse` stream by default; `auto`: `jsonlines`, with TGI `sse`."""
     is_streaming: bool = setting("OPTION_ENABLE_STREAMING", kinds.BOOLEAN, "false")
-    """Stream the answer of a request that does not say whether to."""
+    """Stream by default."""
     rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice("word", *ROLLING_BATCHES), "auto")
-    """
-    Schema: `disable`: always the dynamic one; all others as `auto`: a prompt has the rolling one, a list of prompts the
-    dynamic one.
-    """
->>>>>>> from-layout
+    """Schema. `disable`: always the dynamic one; else the rolling one for a prompt, the dynamic one for a list."""

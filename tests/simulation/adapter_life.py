@@ -31,7 +31,6 @@ READ_SECONDS = 5.0
 ROOT_TASKS = (
     "watch of Triton",
     "watch of Triton's connection",
-    "connection to Triton",
     "watch of what is wrong with Triton",
 )
 """Names of the tasks that run as long as the adapter does."""

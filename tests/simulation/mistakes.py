@@ -69,9 +69,9 @@ def _unload_answered_early() -> Any:
 
     until = Unloads._until
 
-    async def at_once(self: Unloads, asked: Any, name: str, states: frozenset[str], *rest: Any) -> None:
+    async def at_once(self: Unloads, asked: Any, name: str, states: frozenset[str]) -> None:
         if states != HELD:
-            await until(self, asked, name, states, *rest)
+            await until(self, asked, name, states)
 
     return mock.patch.object(Unloads, "_until", at_once)
 
