@@ -18,8 +18,8 @@ import structlog
 
 from adapter.companion import Companion
 from adapter.errors import StartError
-from adapter.journal.file import NAME as JOURNAL
-from adapter.journal.journal import Journal
+from adapter.journal import NAME as JOURNAL
+from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports

@@ -17,7 +17,7 @@ from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.inventory import by_owner, drift_of
-from adapter.journal.file import NAME, Found, JournalProblem, NoJournal, OtherBoot, read
+from adapter.journal import NAME, Found, JournalProblem, NoJournal, OtherBoot, read
 from adapter.model import PROBE, Placed, ServerModel
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings

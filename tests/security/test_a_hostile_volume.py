@@ -26,7 +26,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import AdapterError, SourceError
-from adapter.journal.file import line_of, read_line
+from adapter.journal import line_of, read_line
 from adapter.model import Artifact, Content, Crashes, Layout, Listing, Record, SourceFile
 from adapter.storage.cache import artifacts
 from adapter.storage.cache import record as records
