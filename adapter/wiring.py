@@ -94,7 +94,6 @@ async def build(
         companion = None
         if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
             companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
-            companion.start()
             stack.push_async_callback(companion.end)
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
         stack.callback(journal.close)

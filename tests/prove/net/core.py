@@ -308,9 +308,9 @@ MISTAKES = (
     Mistake(
         "killed, not ended",
         "Triton as the adapter's child gets SIGKILL where SIGTERM comes first.",
-        "adapter/companion/__init__.py",
-        "os.kill(self._pid, signal.SIGTERM)",
-        "os.kill(self._pid, signal.SIGKILL)",
+        "adapter/companion.py",
+        "os.kill(self._process.pid, signal.SIGTERM)",
+        "os.kill(self._process.pid, signal.SIGKILL)",
         ("integration/test_triton_is_the_adapters_child.py",),
     ),
     Mistake(

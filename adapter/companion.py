@@ -2,27 +2,29 @@
 Triton as a child of the adapter (`TRITON_COMMAND`): started once, ended after the adapter has drained, never started anew.
 
 The child has a session of its own, so that Ctrl-C in a terminal reaches the adapter alone, which then decides the order. It writes
-to the adapter's own output. A keeper between the two (`keeper`) lets no death of the adapter leave anything. What the child leaves
-in its process group, as stubs of python models, is killed when the child has ended. Where the adapter is process 1, it also buries
-the orphans that fall to it.
+to the adapter's own output. What it leaves in its process group, as stubs of python models, is killed when it has ended, and all of
+the group when the adapter dies, whatever its death was. Where the adapter is process 1, it also buries the orphans that fall to it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
-import sys
+import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 import structlog
 
 from adapter.errors import StartError
 
-KEEPER = Path(__file__).with_name("keeper.py")
+TIED = 'exec 3<&0; (read end <&3; kill -KILL 0) & exec "$@" 0</dev/null 3<&-'
+"""
+For a shell that becomes the program. The child that it leaves there reads a pipe of which the adapter alone has the other end, and
+kills the group when that closes: a Triton that is killed alone can leave a stub of a python model that waits for it for ever.
+"""
 KILLED_SECONDS = 5.0
 """Longest wait for a child that was killed: one in the middle of a call to a driver may not die before the call ends."""
 
@@ -30,40 +32,33 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Companion:
-    """One program beside the adapter. `start` comes first, in the main thread."""
+    """One program beside the adapter, started by its constructor."""
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], exit_seconds: float) -> None:
-        """Of the running loop. `exit_seconds`: for the program's end after SIGTERM; then it is killed."""
-        self._command = tuple(command)
-        self._environment = environment
-        self._exit_seconds = exit_seconds
-        self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._pid = 0
-        self._is_asked = False
-
-    def start(self) -> None:
         """
-        Start it, without a wait until it answers.
+        Start it in the running loop, without a wait until it answers.
+
+        Args:
+            command: its words.
+            environment: all variables that it has.
+            exit_seconds: for its end after SIGTERM; then it is killed.
 
         Raises:
             StartError: there is no such program, or no process can be had.
         """
-        program = shutil.which(self._command[0], path=self._environment.get("PATH"))
+        self._exit_seconds = exit_seconds
+        self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._is_asked = False
+        program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
-            raise StartError(f"TRITON_COMMAND: there is no program {self._command[0]!r}")
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._bury)
-        words = [sys.executable, "-I", "-S", str(KEEPER), str(os.getpid()), program, *self._command[1:]]
+            raise StartError(f"TRITON_COMMAND: there is no program {command[0]!r}")
+        words = ["/bin/sh", "-c", TIED, "sh", program, *command[1:]]
         try:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                words,
-                self._environment,
-                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-                setsid=True,
-                setsigmask=(),
-            )
+            self._process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
         except OSError as error:
             raise StartError(f"TRITON_COMMAND: no process for {program}: {error.strerror}") from error
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._bury)
+        self._bury()  # it may have ended before
         log.info("triton.process_started", program=program)
 
     @property
@@ -82,24 +77,26 @@ class Companion:
 
     async def end(self) -> None:
         """SIGTERM, and SIGKILL to its whole group after `exit_seconds`; returns when it has ended. Once it has, nothing happens."""
-        if not self._pid or self._over.done():
+        if self._over.done():
             return
         self._is_asked = True
-        os.kill(self._pid, signal.SIGTERM)  # it is there: who has ended is there until `_bury`
+        os.kill(self._process.pid, signal.SIGTERM)  # it is there: who has ended is there until `_bury`
         await asyncio.wait({self._over}, timeout=self._exit_seconds)
         if not self._over.done():
             log.warning("triton.process_killed", waited_seconds=self._exit_seconds)
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)
             await asyncio.wait({self._over}, timeout=KILLED_SECONDS)
 
     def _bury(self) -> None:
         """On SIGCHLD: the child, and as process 1 whatever was left to us."""
-        kind, number = (os.P_ALL, 0) if os.getpid() == 1 else (os.P_PID, self._pid)
-        with contextlib.suppress(ChildProcessError):
+        kind, number = (os.P_ALL, 0) if os.getpid() == 1 else (os.P_PID, self._process.pid)
+        with suppress(ChildProcessError):
             while dead := os.waitid(kind, number, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if dead.si_pid == self._pid:  # not buried yet: no other group can have its number
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(self._pid, signal.SIGKILL)
+                is_ours = dead.si_pid == self._process.pid
+                if is_ours:  # not buried yet: no other group can have its number
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(dead.si_pid, signal.SIGKILL)
                 _, status = os.waitpid(dead.si_pid, 0)
-                if dead.si_pid == self._pid and not self._over.done():
-                    self._over.set_result(os.waitstatus_to_exitcode(status))
+                if is_ours:
+                    self._process.returncode = os.waitstatus_to_exitcode(status)
+                    self._over.set_result(self._process.returncode)
