@@ -254,23 +254,8 @@ def _load_or_unload(chosen: argparse.Namespace) -> int:
     from adapter.verbs import load  # noqa: PLC0415 - brings gRPC
 
     try:
-        adapter = load.Adapter.from_env(is_forced=chosen.force)
-        if chosen.verb == "unload":
-            load.unload(adapter, chosen.id, seconds=chosen.timeout, say=_say)
-            return OK
-        model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
-        load.load(
-            adapter,
-            chosen.path,
-            model_id,
-            type_name=chosen.type,
-            storage_key=chosen.storage_key,
-            config=chosen.config,
-            seconds=chosen.timeout,
-            say=_say,
-        )
-        if chosen.infer is not None:
-            load.infer(model_id, chosen.infer, _say)
+        for text in load.run(chosen):
+            _say(text)
     except load.NotDoneError as error:
         _complain(str(error))
         return FAILED
