@@ -232,22 +232,23 @@ def _layout(chosen: argparse.Namespace) -> int:
 def _models(chosen: argparse.Namespace) -> int:
     volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
-    from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
+    from adapter.verbs import models  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    while True:
-        seen = models.look(_ask_adapter, triton, volume)
-        if chosen.json:
-            text = models_text.as_json(seen, drift_only=chosen.drift)
-        else:
-            text = models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift)
-        _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
-        if chosen.watch is None:
-            return OK if seen["agrees"] else FAILED
-        try:
+    with suppress(KeyboardInterrupt):
+        while True:
+            seen = models.look(_ask_adapter, triton, volume)
+            columns = shutil.get_terminal_size().columns
+            text = (
+                models.as_json(seen, drift_only=chosen.drift)
+                if chosen.json
+                else models.text(seen, columns=columns, drift_only=chosen.drift)
+            )
+            _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
+            if chosen.watch is None:
+                return OK if seen["agrees"] else FAILED
             time.sleep(chosen.watch)
-        except KeyboardInterrupt:
-            return OK
+    return OK
 
 
 def _load_or_unload(chosen: argparse.Namespace) -> int:
