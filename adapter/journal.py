@@ -298,7 +298,10 @@ class Journal:
             new_path.rename(self._path)
         except Exception as error:  # noqa: BLE001 - callers that wait are woken, whatever happens here
             for path in (self._path, new_path):
-                with suppress(OSError):
+                try:
                     path.unlink(missing_ok=True)
+                except OSError:  # its name has to stay
+                    with suppress(OSError):
+                        os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK))
             return error.strerror or str(error) if isinstance(error, OSError) else repr(error)
         return None
