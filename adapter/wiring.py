@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,15 +87,13 @@ async def build(
         StartError: it cannot start; what had been started has ended.
     """
     async with AsyncExitStack() as stack:
-        volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
-        stack.callback(volume.close)
+        volume = stack.enter_context(closing(Volume(settings.volume.repository_dir, settings.volume.cache_dir)))
         volume.claim()
         companion = None
         if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
             companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
             stack.push_async_callback(companion.end)
-        journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
-        stack.callback(journal.close)
+        journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
         space.show_metrics()
         store = Store(
@@ -108,8 +106,8 @@ async def build(
             jitter=jitter,
         )
         stack.callback(store.close)
-        repository = Repository(volume, space, own=journal.records if settings.v2.has_repository else None)
-        stack.callback(repository.close)
+        own = journal.records if settings.v2.has_repository else None
+        repository = stack.enter_context(closing(Repository(volume, space, own=own)))
         server = TritonServer(
             client=TritonClient(settings.triton.target, settings.triton.call_headers),
             repository=repository,
@@ -252,5 +250,5 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:
     done, _ = await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
-    for closing in done:
-        closing.result()
+    for closed in done:
+        closed.result()

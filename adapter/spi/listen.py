@@ -16,7 +16,7 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,9 +148,8 @@ def _binding(where: object, hint: str = "") -> Iterator[None]:
 
 def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
     """`localhost` is both loopback addresses: ModelMesh's resolver may try either first. IPv4 is a must."""
-    hosts = [endpoint.host]
+    hosts = ["127.0.0.1"] if endpoint.host == "localhost" else [endpoint.host]
     if endpoint.host == "localhost":
-        hosts = ["127.0.0.1"]
         with suppress(OSError):
             _try_port("[::1]", 0)
             hosts.append("[::1]")
@@ -175,7 +174,8 @@ def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     """In place of what a dead server has left. gRPC removes the file when it stops."""
     with _binding(f"the socket {path}", f" (may we write to {path.parent}?)"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _refuse_taken(path)
+        if os.path.lexists(path):
+            _refuse_taken(path)
         server.add_insecure_port(f"unix:{path}")
         path.chmod(SOCKET_MODE)
     return [f"unix:{path}"]
@@ -183,16 +183,12 @@ def _bind_socket(server: aio.Server, path: Path) -> list[str]:
 
 def _refuse_taken(path: Path) -> None:
     """Only the socket file of a server that has gone may be replaced."""
-    if not os.path.lexists(path):
-        return
     if not path.is_socket():
         raise ListenError(f"the socket {path} cannot be used: something that is not a socket is there")
-    with closing(socket.socket(socket.AF_UNIX)) as probe:
+    with socket.socket(socket.AF_UNIX) as probe, suppress(TimeoutError):  # a server may listen, but be too busy to accept
         probe.settimeout(PROBE_SECONDS)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             return
-        except TimeoutError:
-            pass  # a server listens, but is too busy to accept
     raise ListenError(f"the socket {path} cannot be used: another server listens on it")
