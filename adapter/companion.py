@@ -64,10 +64,7 @@ class Companion:
     @property
     def exit_code(self) -> int | None:
         """None while it runs; else as a shell would tell it: 128 and the number of the signal that has ended it."""
-        if not self._over.done():
-            return None
-        code = self._over.result()
-        return code if code >= 0 else 128 - code
+        return self._over.result() if self._over.done() else None
 
     async def ended(self) -> None:
         """Until it has ended, asked for or not."""
@@ -98,5 +95,5 @@ class Companion:
                         os.killpg(dead.si_pid, signal.SIGKILL)
                 _, status = os.waitpid(dead.si_pid, 0)
                 if is_ours:
-                    self._process.returncode = os.waitstatus_to_exitcode(status)
-                    self._over.set_result(self._process.returncode)
+                    self._process.returncode = code = os.waitstatus_to_exitcode(status)
+                    self._over.set_result(code if code >= 0 else 128 - code)

@@ -134,7 +134,7 @@ def read(path: Path, boot_id: str) -> Found:
     if head.format != FORMAT:
         raise JournalProblem(f"it has format {head.format}, and this adapter reads {FORMAT}")
     if head.boot_id != boot_id:
-        raise OtherBoot("the machine has restarted since it was written")
+        raise OtherBoot("it is of an earlier boot: the machine has restarted since it was written")
     found = Found(bytes.fromhex(head.salt))
     for key, entry in filter(None, map(read_line, map(_whole, lines))):
         found.put(key, entry)

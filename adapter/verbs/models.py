@@ -23,7 +23,7 @@ from typing import Any
 
 from adapter.errors import AdapterError, some
 from adapter.inventory import Drift, by_owner, drift_of, is_untouched, serves
-from adapter.journal import NAME, Found, JournalProblem, NoJournal, OtherBoot, read
+from adapter.journal import NAME, Found, JournalProblem, NoJournal, read
 from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS
 from adapter.model import PROBE, Placed, ServerModel
 from adapter.settings.storage import VolumeSettings
@@ -157,8 +157,6 @@ def _believed(cache_dir: Path, *, is_alive: bool) -> tuple[Found | None, str | N
             return None, None  # nothing was ever noted
         why = "the adapter could not write it: see its log for journal.dropped" if is_alive else "no adapter has left one"
         return None, f"there is none: {why}"
-    except OtherBoot:
-        return None, "it is of an earlier boot of this machine, and tells nothing of now"
     except JournalProblem as problem:
         return None, str(problem)
 
