@@ -64,15 +64,9 @@ class PullSettings(Group):
     load.
     """
     pvc_mounts: Path = setting("PVC_MOUNTS_DIR", PATH, "/pvc_mounts")
-<<<<<<< HEAD
     """Volume claims are mounted below it by their names, in both containers."""
-    threads: int = setting("PULL_THREADS", THREADS, "64")
-    """Most parallel requests to one endpoint of storage; all endpoints together have twice as many."""
-=======
-    """Volume claims are mounted below it by their names, here and in Triton's container."""
     threads: int = setting("PULL_THREADS", REQUESTS, "64")
-    """Most parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many."""
->>>>>>> from-layout
+    """Most parallel requests to one endpoint of storage; all endpoints together have twice as many."""
     unpack_max_bytes: int = setting("UNPACK_MAX_BYTES", SIZE, "64Gi")
     """Most bytes that an archive may unpack to (`unpack` of a storage config)."""
     denied_networks: tuple[IPv4Network | IPv6Network, ...] = setting(

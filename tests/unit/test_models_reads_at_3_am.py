@@ -11,7 +11,7 @@ import pytest
 
 from adapter.inventory import Drift
 from adapter.model import ServerModel
-from adapter.verbs.models_text import COLUMNS, DRIFTS, as_json, shown, text, triton_word
+from adapter.verbs.models import COLUMNS, DRIFTS, as_json, shown, text, triton_word
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 

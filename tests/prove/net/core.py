@@ -233,7 +233,7 @@ MISTAKES = (
     Mistake(
         "journal of another boot",
         "A journal of an earlier boot of the machine is believed.",
-        "adapter/journal/file.py",
+        "adapter/journal.py",
         "if head.boot_id != boot_id:",
         "if not head.boot_id:",
         ("security/test_a_hostile_volume.py", "verbs/test_models_shows_who_disagrees.py", "fuzz/test_files_of_ours.py"),
@@ -241,7 +241,7 @@ MISTAKES = (
     Mistake(
         "no bound of the journal",
         "A journal of any size is read.",
-        "adapter/journal/file.py",
+        "adapter/journal.py",
         "os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))",
         "os.O_RDONLY | os.O_NOFOLLOW), 1 << 40))",
         ("verbs/test_models_shows_who_disagrees.py",),
@@ -305,9 +305,9 @@ MISTAKES = (
     Mistake(
         "killed, not ended",
         "Triton as the adapter's child gets SIGKILL where SIGTERM comes first.",
-        "adapter/companion/__init__.py",
-        "os.kill(self._pid, signal.SIGTERM)",
-        "os.kill(self._pid, signal.SIGKILL)",
+        "adapter/companion.py",
+        "os.kill(self._process.pid, signal.SIGTERM)",
+        "os.kill(self._process.pid, signal.SIGKILL)",
         ("integration/test_triton_is_the_adapters_child.py",),
     ),
     Mistake(
