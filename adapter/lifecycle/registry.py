@@ -152,7 +152,8 @@ class Registry:
         if state is State.ABSENT:  # what was known of its content is gone with it
             model.asked = model.content = model.artifact = model.placed = None
             model.size_bytes, model.confirmed, model.pause_seconds = 0, 0.0, 0.0
-        self.note(model)
+        if state is not State.PULLING:  # a directory without a record is taken down by the next process
+            self.note(model)
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 

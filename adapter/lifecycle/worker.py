@@ -148,14 +148,13 @@ class Worker:
         """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
         model, server = operation.model, self.ports.server
 
-        def on_sent() -> None:
+        async def on_sent() -> None:
             operation.is_sent = True
             model.generation = self.registry.generation
             self.registry.move(model, State.LOADING)
             operation.enter("triton", lambda: server.problem or server.obstacle(model.model_id))
+            await operation.noted(self.ports.journal)
 
-        self.registry.note(model)
-        await operation.noted(self.ports.journal)
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
             await server.load(model.model_id, on_sent, yields=operation.is_background)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from bisect import insort
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -85,7 +85,7 @@ class Loads:
         Model ids of which no load is in Triton: the last one was ours, it has its answer, and nothing else was asked of Triton since.
         """
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Overrides | None = None) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False, overrides: Overrides | None = None) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
 
@@ -195,12 +195,12 @@ class Loads:
         del self._loads[load.model_id]
         self._wake()
 
-    async def _work(self, load: _Load, on_sent: Callable[[], None], overrides: Overrides | None) -> None:
+    async def _work(self, load: _Load, on_sent: Callable[[], Awaitable[None]], overrides: Overrides | None) -> None:
         """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
         model_id = load.model_id
         await self._connection.wait()
         self.answered.discard(model_id)
-        on_sent()
+        await on_sent()
         try:
             for name in (*self._repository.loaded_first(model_id), model_id):
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))

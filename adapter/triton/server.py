@@ -143,14 +143,14 @@ class TritonServer:
 
     # ---- models
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
         """
 
-        def on_load() -> None:
+        async def on_load() -> None:
             self._unloads.forget(model_id)
-            on_sent()
+            await on_sent()
 
         try:
             await self._loads.load(model_id, on_load, yields=yields)
@@ -161,7 +161,7 @@ class TritonServer:
 
     async def load_other(self, name: str, overrides: Overrides) -> None:
         """As `OtherModels`: it shares Triton's load threads with the adapter's own models."""
-        await self._loads.load(name, lambda: None, overrides=overrides)
+        await self._loads.load(name, _nothing, overrides=overrides)
 
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model is waiting for, in words."""
@@ -267,6 +267,10 @@ class TritonServer:
 
     def _count_stuck(self, kind: str) -> int:
         return sum(each.kind == kind for each in self._stuck())
+
+
+async def _nothing() -> None:
+    """No record is kept of a load of others' models."""
 
 
 def _named(stuck: list[Stuck]) -> str:

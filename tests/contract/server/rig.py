@@ -59,7 +59,7 @@ FAILING_LINE = MODEL[: MODEL.index("{fail}")].count("\n") + 1
 """Of the model's source."""
 
 
-def unnoticed() -> None:
+async def unnoticed() -> None:
     """For a load whose sending does not matter."""
 
 

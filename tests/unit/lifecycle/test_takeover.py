@@ -467,5 +467,6 @@ async def test_after_a_purge_that_failed_half_way_all_models_go_nevertheless(lif
     with pytest.raises(ModelNotLoaded):
         await lifecycle.size_of("a")
     await lifecycle.load(A)
+    await asyncio.sleep(5)
     assert world.trace.count("unload a") == 1
     assert world.memory == {"a": "READY"}
