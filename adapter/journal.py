@@ -194,7 +194,14 @@ class Journal:
         self._path = path
         self._discard = discard
         boot = boot or boot_id()
-        self._known = self._left(boot)
+        try:
+            self._known = read(path, boot)
+        except JournalProblem as problem:
+            self._known = Found(secrets.token_bytes(SALT_BYTES))
+            if not isinstance(problem, NoJournal):
+                tell = log.info if isinstance(problem, OtherBoot) else log.warning
+                tell("journal.ignored", path=str(path), cause=str(problem))
+                discard(path)
         self.records, self.crashes = self._known.records, self._known.crashes
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
@@ -251,18 +258,6 @@ class Journal:
                 thread.submit(self._write, b"".join(self._new)).result(END_SECONDS)
                 self._close_file()
             thread.shutdown()
-
-    def _left(self, boot: str) -> Found:
-        """What the file that is there says, if it can be believed."""
-        try:
-            return read(self._path, boot)
-        except NoJournal:
-            pass
-        except JournalProblem as problem:
-            tell = log.info if isinstance(problem, OtherBoot) else log.warning
-            tell("journal.ignored", path=str(self._path), cause=str(problem))
-            self._discard(self._path)
-        return Found(secrets.token_bytes(SALT_BYTES))
 
     def _take(self, line: bytes) -> None:
         self._new.append(line)
