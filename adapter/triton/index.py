@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+from copy import copy
 
 import structlog
 
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, WrongServer
 from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
@@ -31,6 +32,7 @@ from adapter.triton.connection import ASK_SECONDS, Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
+from adapter.workers import retrieve
 
 LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
 PAUSE_SECONDS = 0.2
@@ -96,10 +98,14 @@ class Index:
         return self._under_way() or self._slow()
 
     async def ask(self) -> Listing | None:
-        """The answer to a question that is not sent yet; None: it failed."""
+        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: Triton restricts the index."""
         if self._next is None:
             self._next = asyncio.create_task(self._question(), name="question for Triton's index")
-        return await asyncio.shield(self._next)
+            self._next.add_done_callback(retrieve)
+        try:
+            return await asyncio.shield(self._next)
+        except WrongServer as wrong:
+            raise copy(wrong) from wrong  # each caller notes in its own error which model it was
 
     async def rows(self, name: str) -> list[ServerModel] | None:
         """As `ask`, of one name of Triton's."""
@@ -155,7 +161,7 @@ class Index:
             except TritonAway as away:
                 self._connection.lost(away)
                 return None
-            except (CallError, AdapterError) as failure:
+            except CallError as failure:
                 await self._mend(one_line(str(failure)))
                 return None
             finally:

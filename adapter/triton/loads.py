@@ -20,13 +20,14 @@ import asyncio
 import itertools
 from bisect import insort
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import structlog
 
-from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
+from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, WrongServer, some
 from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
@@ -69,7 +70,6 @@ class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
     def __init__(self, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
-        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
@@ -138,7 +138,7 @@ class Loads:
 
     def queue(self) -> str | None:
         """Which models hold the slots, or the places, and since when; None when the next one has its turn."""
-        left, held = self._left_and_held()
+        left, held = self._held(is_left=True), self._held()
         if self._free() > 0:
             return None
         if len(held) == self._limits.slots == 1:
@@ -167,14 +167,12 @@ class Loads:
             self._tickets.remove(ticket)
             self._wake()
 
-    def _left_and_held(self) -> tuple[list[_Load], list[_Load]]:
-        """The loads without a caller, and those with one, the oldest first."""
-        loads = sorted(self._loads.values(), key=lambda load: load.since)
-        return [load for load in loads if load.is_left], [load for load in loads if not load.is_left]
+    def _held(self, *, is_left: bool = False) -> list[_Load]:
+        """The loads with a caller, or those without, the oldest first."""
+        return sorted((load for load in self._loads.values() if load.is_left is is_left), key=lambda load: load.since)
 
     def _free(self) -> int:
-        left, held = self._left_and_held()
-        return min(self._limits.slots, self._limits.places - len(left)) - len(held)
+        return min(self._limits.slots - len(self._held()), self._limits.places - len(self._loads))
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -216,7 +214,7 @@ class Loads:
             return
         load.since, load.may_go_on, began_at = _now(), True, self._connection.began_at
         try:
-            await self._client.load(name, overrides)
+            await self._connection.client.load(name, overrides)
         except TritonDied as died:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
@@ -242,7 +240,9 @@ class Loads:
         """
         since = _now()
         while self._connection.began_at == began_at:
-            rows = await self._index.rows(name)
+            rows = None
+            with suppress(WrongServer):  # a load that is forgotten keeps a thread of Triton unseen
+                rows = await self._index.rows(name)
             if rows is not None:
                 states = {row.state for row in rows if row.state}
                 if not states:

@@ -147,13 +147,9 @@ class TritonServer:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
         """
-
-        def on_load() -> None:
-            self._unloads.forget(model_id)
-            on_sent()
-
+        self._unloads.forget(model_id)
         try:
-            await self._loads.load(model_id, on_load, yields=yields)
+            await self._loads.load(model_id, on_sent, yields=yields)
         except ModelRefused as refused:
             if self._wrong is None:
                 raise

@@ -155,16 +155,13 @@ class Unloads:
         Waits as long as that takes. Raises WrongServer, ServerError.
         """
         await self._repository.sweep()
-        told: set[str] = set()
-        while names := await self._held(told):
-            tasks = [asyncio.create_task(self.free(name)) for name in names]
-            self._purging_since = self._time()
-            try:
-                await asyncio.gather(*tasks)
-            finally:
-                self._purging_since = inf
-                await end(*tasks)
-            told |= names
+        tasks = [asyncio.create_task(self.free(name)) for name in await self._held()]
+        self._purging_since = self._time()
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            self._purging_since = inf
+            await end(*tasks)
         await self._repository.clear()
 
     # ---- one unload
@@ -227,9 +224,9 @@ class Unloads:
     def _counts(self, asked: _Asked) -> bool:
         return self._time() - asked.left_at < REMEMBERED_SECONDS
 
-    async def _held(self, told: set[str]) -> set[str]:
+    async def _held(self) -> set[str]:
         """
-        What may hold memory, and what has any state and was not told to unload yet.
+        What may hold memory: all that has any state.
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
@@ -241,5 +238,4 @@ class Unloads:
         for name in [name for name in unlisted if not self._repository.can_hold(name)]:
             unlisted.discard(name)  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
             await self.tell(name)
-        held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
-        return held | self._loads.sent_at().keys() | unlisted
+        return {row.name for row in rows if row.state} | self._loads.sent_at().keys() | unlisted

@@ -61,7 +61,7 @@ def _place_of_a_left_load_kept() -> Any:
 
 def _left_load_keeps_its_slot() -> Any:
     """A load that nobody waits for any more counts as one with a caller."""
-    return mock.patch.object(Loads, "_left_and_held", lambda self: ([], list(self._loads.values())))
+    return mock.patch.object(Loads, "_held", lambda self, **_: list(self._loads.values()))
 
 
 def _unload_answered_early() -> Any:
@@ -176,8 +176,8 @@ def _purge_forgets_one() -> Any:
     """A purge passes over one model."""
     held = Unloads._held
 
-    async def fewer(self: Unloads, *sets: set[str]) -> set[str]:
-        return set(sorted(await held(self, *sets))[1:])
+    async def fewer(self: Unloads) -> set[str]:
+        return set(sorted(await held(self))[1:])
 
     return mock.patch.object(Unloads, "_held", fewer)
 
