@@ -82,6 +82,8 @@ class Index:
         self._ended_at = 0.0
         self._owed_until = 0.0
         """When Triton will have had the rest for all its answers."""
+        self._slow: str | None = None
+        """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
         self._failure: str | None = None
         """Why the last listing failed; None after a listing that did not."""
         INDEX_SECONDS.set_function(lambda: max(self._seconds, self._under_way_seconds()))
@@ -95,7 +97,7 @@ class Index:
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
-        return self._under_way() or self._slow()
+        return self._under_way() or self._slow
 
     async def ask(self) -> Listing | None:
         """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: Triton restricts the index."""
@@ -182,27 +184,21 @@ class Index:
 
     def _ended(self) -> None:
         """The question that was under way is so no more, answered or not."""
-        now, before, was_slow = self._time(), self._seconds, self._slow() is not None
+        now, before, was_slow = self._time(), self._seconds, self._slow is not None
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-        seconds = round(self._seconds, 1)
-        if self._slow() and not was_slow:
-            log.warning("index.slow", seconds=seconds, share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
-        elif was_slow and not self._slow():
+        seconds, share = round(self._seconds, 1), f"{self._seconds / (self._seconds + LONGEST_REST_SECONDS):.0%}"
+        if REST_FACTOR * self._seconds > LONGEST_REST_SECONDS:
+            self._slow = (
+                f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
+                f"which takes {share} of its time while unloads wait for it"
+            )
+            if not was_slow:
+                log.warning("index.slow", seconds=seconds, share=share, rest_seconds=LONGEST_REST_SECONDS)
+        elif was_slow:
+            self._slow = None
             log.info("index.quick", seconds=seconds)
-
-    def _slow(self) -> str | None:
-        """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
-        if REST_FACTOR * self._seconds <= LONGEST_REST_SECONDS:
-            return None
-        return (
-            f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
-            f"which takes {self._share()} of its time while unloads wait for it"
-        )
-
-    def _share(self) -> str:
-        return f"{self._seconds / (self._seconds + LONGEST_REST_SECONDS):.0%}"
 
     def _under_way(self) -> str | None:
         seconds = self._under_way_seconds()

@@ -17,7 +17,6 @@ Triton that lives on has the load, and the index tells how it ends.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from bisect import insort
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -75,9 +74,8 @@ class Loads:
         self._repository = repository
         self._limits = limits
         self._loads: dict[str, _Load] = {}
-        self._numbers = itertools.count()
-        self._tickets: list[tuple[bool, int, str]] = []
-        """Of the loads that wait, in the order of their turns: whether it yields, its number, and the model id."""
+        self._tickets: list[tuple[bool, str]] = []
+        """Of the loads that wait, in the order of their turns: whether it yields, and the model id."""
         self._changed = asyncio.Event()
         """Set when a slot or a ticket is given back, then replaced."""
         self.answered: set[str] = set()
@@ -158,10 +156,10 @@ class Loads:
 
     async def _turn(self, model_id: str, *, yields: bool) -> None:
         """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load holds up no other."""
-        ticket = (yields, next(self._numbers), model_id)
-        insort(self._tickets, ticket)
+        ticket = (yields, model_id)
+        insort(self._tickets, ticket, key=lambda each: each[0])
         try:
-            while ticket != next((each for each in self._tickets if each[2] not in self._loads), None) or self._free() <= 0:
+            while ticket != next((each for each in self._tickets if each[1] not in self._loads), None) or self._free() <= 0:
                 await self._changed.wait()
         finally:
             self._tickets.remove(ticket)

@@ -57,8 +57,8 @@ class Repository:
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
         """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
-        self._probes: set[str] = set()
-        """That are under way."""
+        self._probes = PROBE + secrets.token_hex(8)
+        """How the names of this process's probes begin; others were left by a process that was killed."""
         self._has_others = own is not None
         self._own = set(own or ())
         self._workers = Workers("repository", THREADS)
@@ -199,13 +199,11 @@ class Repository:
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name of its own. Raises AdapterError."""
-        name = PROBE + secrets.token_hex(8)
-        self._probes.add(name)
+        name = f"{self._probes}-{secrets.token_hex(4)}"
         try:
             await self.ensure_directory(name)
             yield name
         finally:
-            self._probes.discard(name)  # one that cannot be removed now is swept later
             await self.remove(name)
 
     async def sweep(self) -> None:
@@ -309,7 +307,7 @@ class Repository:
                 cause = "not a directory that the adapter placed"
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
                 wrong.append(path)
-            elif path.name.startswith(PROBE) and path.name not in self._probes:
+            elif path.name.startswith(PROBE) and not path.name.startswith(self._probes):
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
         self._discard(wrong)

@@ -41,7 +41,7 @@ def _slot_kept_on_cancel() -> Any:
         try:
             await turn(self, model_id, yields=yields)
         except asyncio.CancelledError:
-            self._tickets.insert(0, (False, -1, ""))
+            self._tickets.insert(0, (False, ""))
             raise
 
     return mock.patch.object(Loads, "_turn", kept)
