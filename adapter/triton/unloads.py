@@ -60,8 +60,6 @@ class _Asked:
     """When a caller has gone before the end."""
     sight: str | None = None
     """What the index said of it last: `version 1 has been UNLOADING`. Or AT_VOLUME."""
-    seen_at: float = 0.0
-    """Since when."""
 
 
 class Unloads:
@@ -142,11 +140,12 @@ class Unloads:
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
             seconds = self._time() - sent_at
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
-        asked = self._asked.get(name) or _Asked(0.0)
+        asked = self._asked.get(name)
+        if asked is None or asked.sight is None:
+            return self._index.problem or "Triton has not answered the unload"
         if asked.sight == AT_VOLUME:
             return AT_VOLUME
-        sight = asked.sight and f"{asked.sight} for {self._time() - asked.seen_at:.0f} s"
-        return self._index.problem or sight or "Triton has not answered the unload"
+        return self._index.problem or f"{asked.sight} for {self._time() - asked.since:.0f} s"
 
     async def purge(self) -> None:
         """
@@ -196,9 +195,7 @@ class Unloads:
                 if not held:
                     asked.sight = AT_VOLUME
                     await self._repository.ensure_directory(name)
-                sight = " and ".join(held) or "the model has been missing from Triton's index"
-                if asked.sight != sight:
-                    asked.sight, asked.seen_at = sight, self._time()
+                asked.sight = " and ".join(held) or "the model has been missing from Triton's index"
             await self._index.pause(since)
         asked.sight = None
 
