@@ -43,7 +43,7 @@ def _slot_kept_on_cancel() -> Any:
         try:
             await turn(self, model_id, yields=yields)
         except asyncio.CancelledError:
-            self._tickets.insert(0, (False, -1, ""))
+            self._tickets.insert(0, (False, ""))
             raise
 
     return mock.patch.object(Loads, "_turn", kept)
@@ -63,7 +63,7 @@ def _place_of_a_left_load_kept() -> Any:
 
 def _left_load_keeps_its_slot() -> Any:
     """A load that nobody waits for any more counts as one with a caller."""
-    return mock.patch.object(Loads, "_left_and_held", lambda self: ([], list(self._loads.values())))
+    return mock.patch.object(Loads, "_held", lambda self, **_: list(self._loads.values()))
 
 
 def _unload_answered_early() -> Any:
@@ -178,8 +178,8 @@ def _purge_forgets_one() -> Any:
     """A purge passes over one model."""
     held = Unloads._held
 
-    async def fewer(self: Unloads, *sets: set[str]) -> set[str]:
-        return set(sorted(await held(self, *sets))[1:])
+    async def fewer(self: Unloads) -> set[str]:
+        return set(sorted(await held(self))[1:])
 
     return mock.patch.object(Unloads, "_held", fewer)
 

@@ -58,8 +58,8 @@ MISTAKES = (
         "purge of others",
         "A purge deletes directories that the adapter has not placed.",
         "adapter/triton/repository.py",
-        "self._take_out(path for path in self._entries() if not self.is_of_others(path.name))",
-        "self._take_out(self._entries())",
+        "self._discard(path for path in self._entries() if not self.is_of_others(path.name))",
+        "self._discard(self._entries())",
         ("fronts/test_repository_api.py",),
     ),
     Mistake(
