@@ -70,6 +70,10 @@ def path_problem(path: str) -> str | None:
         return f"has more than {MAX_LEVELS} levels"
     if length > MAX_PATH_BYTES:
         return f"has more than {MAX_PATH_BYTES} bytes"
+    return _segment_problem(path)
+
+
+def _segment_problem(path: str) -> str | None:
     for segment in path.split("/"):
         if segment in ("", ".", ".."):
             return f"has a {segment!r} in it" if segment else "has an empty segment"
