@@ -26,10 +26,7 @@ class HttpSettings(Group):
     max_body_bytes: int = setting("HTTP_MAX_BODY_BYTES", kinds.SIZE, "64Mi")
     """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
     bodies_bytes: int = setting("HTTP_BODIES_BYTES", kinds.SIZE, "384Mi")
-    """
-    Memory that the bodies of all requests may take at once, with what parsing makes of them; a body for which there is
-    none now is refused with 503, one that alone takes more with 413. Bodies of up to 256 KiB are not counted.
-    """
+    """Memory that the bodies of all requests may take at once, with what parsing makes of them."""
     max_connections: int = setting("HTTP_MAX_CONNECTIONS", kinds.CONNECTIONS, "1024")
     """Connections to one HTTP front at a time."""
     max_requests: int = setting("HTTP_MAX_REQUESTS", kinds.REQUESTS, "256")
@@ -104,11 +101,7 @@ class V2Settings(Group):
     Triton.
     """
     has_repository: bool = setting("V2_REPOSITORY_API", kinds.BOOLEAN, "false")
-    """
-    Open the model repository API: `/v2/repository/...`. A client that reaches the port can then load models of Triton's
-    folder, or of a request, and unload every model. Directories there that the adapter has not placed are then left
-    alone.
-    """
+    """Open the model repository API, `/v2/repository/...`: every client of the port can then load and unload models."""
 
     def problems(self) -> Iterator[str]:
         """Two that exclude each other."""
@@ -122,8 +115,7 @@ class RestProxySettings(Group):
 
     listen_port: int = setting("REST_PROXY_LISTEN_PORT", kinds.OPTIONAL_PORT, "0")
     """
-    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` beats it; 0 = off. Without
-    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone: no volume, no Triton, no calls of ModelMesh.
+    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` beats it; 0 = off.
     """
     grpc_port: int = setting("REST_PROXY_GRPC_PORT", kinds.PORT, "8033")
     """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` beats it."""

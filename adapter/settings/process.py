@@ -31,9 +31,8 @@ class CompanionSettings(Group):
 
     command: tuple[str, ...] | None = setting("TRITON_COMMAND", COMMAND, None)
     """
-    `serve` starts this program beside itself, as `tritonserver --model-control-mode=explicit …`; words are split as by
-    a shell, and nothing else is. SIGTERM drains the adapter and then ends the program; when the program ends by itself,
-    so does the adapter. Default: Triton runs elsewhere.
+    `serve` starts this program beside itself, as `tritonserver --model-control-mode=explicit …`. Default: Triton runs
+    elsewhere.
     """
     exit_seconds: float = setting("TRITON_EXIT_SECONDS", SECONDS, "10")
     """Time for that program to end, after `GRACE_PERIOD_SECONDS`; then it is killed."""

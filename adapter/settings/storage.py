@@ -23,10 +23,8 @@ class VolumeSettings(Group):
     """Staging, pulled files and the journal; a folder on the same file system. Default `ROOT_MODEL_DIR/_adapter`."""
     max_bytes: int | None = setting("CACHE_MAX_BYTES", SIZE, None)
     """
-    Most bytes of the adapter's files on the volume, each file once: placed models, pulled files kept for later loads,
-    staging, trash. Kept files go first, those unused for longest before others; a value that is set also refuses a pull
-    that cannot fit. 0 keeps none for later, and bounds nothing. Default 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 %
-    of the file system; kept files then also go while less than 20 % of the file system is free, whatever fills it.
+    Most bytes of the adapter's files on the volume; 0: no cache, and no limit. Default 1.25 ×
+    `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the file system.
     """
 
     @property

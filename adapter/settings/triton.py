@@ -31,15 +31,9 @@ class TritonSettings(Group):
     `unix:/p/t.sock:8001`.
     """
     unload_timeout_seconds: float = setting("UNLOAD_TIMEOUT_SECONDS", SECONDS, "170")
-    """
-    Longest time for a whole unload, waiting for other calls and for a purge included; then the unload is answered with
-    an error that names the obstacle, and ModelMesh repeats it. Below ModelMesh's own 180 s.
-    """
+    """Longest time for a whole unload; below ModelMesh's own 180 s."""
     load_threads: int = setting("TRITON_LOAD_THREADS", LOADS, "4")
-    """
-    Triton's `--model-load-thread-count`. Triton never has more loads at once, loads without a caller
-    included. Should be more than `LOADING_CONCURRENCY`: else a load that never ends keeps a loading slot.
-    """
+    """Triton's `--model-load-thread-count`: the most loads that it has at once; should be more than `LOADING_CONCURRENCY`."""
     silent_seconds: float = setting("TRITON_SILENT_SECONDS", SECONDS, "60")
     """
     Triton hangs when it accepts connections and has answered nothing for so long: `/healthz/triton` then asks for its
