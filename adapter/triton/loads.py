@@ -83,7 +83,9 @@ class Loads:
         Model ids of which no load is in Triton: the last one was ours, it has its answer, and nothing else was asked of Triton since.
         """
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False, overrides: Overrides | None = None) -> None:
+    async def load(
+        self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False, overrides: Overrides | None = None
+    ) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
 
