@@ -14,6 +14,7 @@ import pytest
 
 from tests.benchmark import __main__ as command
 from tests.benchmark import install
+from tests.benchmark.amounts import Amounts
 from tests.benchmark.contest import Entry, Rule, contest
 from tests.benchmark.gauge import MIB, Figures, Job
 from tests.benchmark.report import Finding, Row, rows_of
@@ -62,9 +63,12 @@ def test_wrong_bytes_are_no_figure(tmp_path: Path) -> None:
 
 def test_the_command_writes_what_it_has_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rows = [Row("pull", "near", "ours", 200.0, "MiB/s"), Row("pull", "near", "rclone", 100.0, "MiB/s")]
-    monkeypatch.setattr(
-        command, "PHASES", {"pull": lambda _: Finding("pull", "one object", rows), "other": lambda _: pytest.fail("not named")}
-    )
+
+    def phase(_: Amounts) -> Finding:
+        """A phase."""
+        return Finding("pull", "one object", rows)
+
+    monkeypatch.setattr(command, "PHASES", {"pull": phase, "other": lambda _: pytest.fail("not named")})
     monkeypatch.setattr(command, "described", lambda *_: {"kernel": "Linux"})
     out = tmp_path / "a.json"
 
