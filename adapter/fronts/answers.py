@@ -87,7 +87,7 @@ def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Map
     return web.Response(body=body, status=status, headers={**(headers or {}), "Content-Type": content_type})
 
 
-def compressed(request: web.Request, answer: web.Response) -> web.Response:
+def compressed(request: web.BaseRequest, answer: web.Response) -> web.Response:
     """The answer, gzip or deflate if its client takes that and it is long enough to gain."""
     coding = coding_of(request.headers.getall(hdrs.ACCEPT_ENCODING, ()))
     if coding is not None and isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES:
@@ -137,7 +137,7 @@ class Stream:
     A client that reads nothing is waited for as long as one that sends nothing; then its connection ends.
     """
 
-    def __init__(self, request: web.Request, content_type: str) -> None:
+    def __init__(self, request: web.BaseRequest, content_type: str) -> None:
         self._request = request
         self.response = web.StreamResponse(headers=stream_headers(content_type))
 

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
-from aiohttp import web
-
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import is_counted
+from adapter.fronts.edge import Request
 from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
 from adapter.serving import Models
 from adapter.triton.inference.client import TritonInference
@@ -46,7 +45,7 @@ async def informed(inference: TritonInference, model: str, version: str, ask: Ca
     return await ask(now)
 
 
-async def look_up(request: web.Request, inference: TritonInference, model: str, version: str) -> None:
+async def look_up(request: Request, inference: TritonInference, model: str, version: str) -> None:
     """
     Ask for a model before a long body is read: for one that does not exist none is.
 

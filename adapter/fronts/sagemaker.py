@@ -28,8 +28,8 @@ from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapac
 from adapter.fronts import llm
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, json_answer
 from adapter.fronts.asking import obstacle_of
-from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, take_for_parsing
-from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
+from adapter.fronts.bodies import off_loop_if_large, parsed
+from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import Wanted, header_length, inferred
@@ -84,16 +84,16 @@ class _Handlers:
     inference: TritonInference
     answering: llm.Answering
 
-    async def ping(self, _request: web.Request) -> web.Response:
+    async def ping(self, _request: Request) -> web.Response:
         """Whether models can be loaded and asked."""
         obstacle = await obstacle_of(self.models, self.inference)
         if obstacle is None:
             return json_answer({"status": "Healthy"})
         return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
 
-    async def load(self, request: web.Request) -> web.Response:
+    async def load(self, request: Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        model = _named_in(await read_by(request, parsed))
+        model = _named_in(await request.read_by(parsed))
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
         spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))
@@ -106,14 +106,14 @@ class _Handlers:
         note(size_bytes=loaded.size_bytes)
         return json_answer({"status": f'Model "{model.name}" registered'})
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: Request) -> web.Response:
         """GET /models: what serves, sorted by name; never waits."""
         serving = [model for model in self.models.known() if model.is_serving]
         found, token = page(serving, request.query.get("limit"), request.query.get("next_page_token"))
         value: dict[str, Any] = {"models": [_shown(model) for model in found]}
         return json_answer(value if token is None else {**value, "nextPageToken": token})
 
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: Request) -> web.Response:
         """GET /models/{name}."""
         name = checked_name(request)
         model = self.models.find(name)
@@ -121,7 +121,7 @@ class _Handlers:
             raise not_found(name)
         return json_answer(_shown(model))
 
-    async def unload(self, request: web.Request) -> web.Response:
+    async def unload(self, request: Request) -> web.Response:
         """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
         name = checked_name(request)
         model = self.models.find(name)
@@ -138,11 +138,11 @@ class _Handlers:
         path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
         return tuple(sorted(self.settings.model_roots, key=lambda root: root not in path.parents))
 
-    async def invoke(self, request: web.Request) -> web.StreamResponse:
+    async def invoke(self, request: Request) -> web.StreamResponse:
         """POST /models/{name}/invoke."""
         return await self._answered(request, checked_name(request))
 
-    async def invocations(self, request: web.Request) -> web.StreamResponse:
+    async def invocations(self, request: Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
         target = llm.target_of(request)
         if target is not None:
@@ -152,23 +152,23 @@ class _Handlers:
             raise HttpError(400, f"{llm.TARGET} must name the model: {len(serving)} models are loaded")
         return await self._answered(request, serving[0])
 
-    async def _answered(self, request: web.Request, name: str) -> web.StreamResponse:
+    async def _answered(self, request: Request, name: str) -> web.StreamResponse:
         self._serving(name)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
-        body = await body_of(request)
+        body = await request.body()
         model = self._serving(name)  # a DELETE may have come before the end of the body
         try:
             if is_binary is None and _is_json(content_type):
                 return await self._of_json(request, model, body)
             length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
-            take_for_parsing(request, body, length)
+            request.take_for_parsing(body, length)
             return _written(*await inferred(self.inference, _wanted(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model, body) from failed
 
-    async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
-        take_for_parsing(request, body)
+    async def _of_json(self, request: Request, model: KnownModel, body: bytes) -> web.StreamResponse:
+        request.take_for_parsing(body)
         value = await off_loop_if_large(len(body), partial(parsed, body))
         schema = self.settings.schema
         if schema == "infer" and isinstance(value, dict):
@@ -205,7 +205,7 @@ def _shown(model: KnownModel) -> Mapping[str, str]:
     return {"modelName": model.name, "modelUrl": model.url}
 
 
-def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+def _fails(_request: Request, status: int, text: str) -> web.Response:
     kind = _TYPES.get(status, "BadRequestException")
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)
 
@@ -262,9 +262,9 @@ def named(name: str, url: str) -> Named:
     return Named(name, url)
 
 
-def checked_name(request: web.Request) -> str:
+def checked_name(request: Request) -> str:
     """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
-    return named(name_in(request), "-").name
+    return named(request.name, "-").name
 
 
 def not_found(name: str) -> ModelNotLoaded:

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError, Stream, event, json_answer
+from adapter.fronts.edge import Request
 from adapter.fronts.llm.chats import Chats
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.generating import Asked, all_of, generation, texts
@@ -56,7 +57,7 @@ class Answering:
         self._properties = properties
         self._chats = chats
 
-    async def answer(self, request: web.Request, model: KnownModel, body: Body, shape: Shape = Shape.BY_OPTIONS) -> web.StreamResponse:
+    async def answer(self, request: Request, model: KnownModel, body: Body, shape: Shape = Shape.BY_OPTIONS) -> web.StreamResponse:
         """
         The answer for a model that serves; also of a request that is wrong or fails.
 
@@ -108,7 +109,7 @@ class Answering:
         prompts = [prompt for prompt in prompts for _ in range(wanted.choices)]
         return Asked(model=model.model_id, prompts=prompts, wishes=wanted.wishes, is_stream=wanted.is_stream, options=options)
 
-    async def _streamed(self, request: web.Request, asked: Asked, schema: Schema, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
+    async def _streamed(self, request: Request, asked: Asked, schema: Schema, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:

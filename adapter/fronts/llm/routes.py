@@ -16,8 +16,8 @@ from aiohttp import web
 from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
-from adapter.fronts.bodies import parsed, read_by
-from adapter.fronts.edge import Front, Route, name_in
+from adapter.fronts.bodies import parsed
+from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.llm.answering import Answering, Shape, as_it_is
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.openai import error_body
@@ -54,7 +54,7 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
     return Front(name="lmi", routes=routes, fails=_fails)
 
 
-def target_of(request: web.Request) -> str | None:
+def target_of(request: Request) -> str | None:
     """The model that Target-Model names; None: the header is not there. Raises InvalidRequest: it is no UTF-8."""
     target = request.headers.get(TARGET)
     if target is not None and not is_utf8(target):
@@ -62,7 +62,7 @@ def target_of(request: web.Request) -> str | None:
     return target
 
 
-def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
+def _fails(request: Request, status: int, text: str) -> web.Response:
     if request.path.startswith("/v1/"):
         about = ("model", "model_not_found") if text.startswith(NOT_FOUND) else ()
         return json_answer(error_body(status, text, *about), status)
@@ -77,7 +77,7 @@ class _Handlers:
     inference: TritonInference
     answering: Answering
 
-    async def health(self, _request: web.Request) -> web.Response:
+    async def health(self, _request: Request) -> web.Response:
         obstacle = await obstacle_of(self.models, self.inference)
         if obstacle is None and self.named is not None:
             model = await self._find(self.named)
@@ -86,7 +86,7 @@ class _Handlers:
             return web.Response(status=200)
         return json_answer({"error": obstacle, "error_type": "healthcheck"}, UNAVAILABLE)
 
-    async def info(self, _request: web.Request) -> web.Response:
+    async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
         info = await self.inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
@@ -107,24 +107,24 @@ class _Handlers:
             }
         )
 
-    async def prediction(self, request: web.Request) -> web.StreamResponse:
+    async def prediction(self, request: Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self.answering.answer(request, await self._serving(name_in(request)), partial(read_by, request, parsed))
+        return await self.answering.answer(request, await self._serving(request.name), partial(request.read_by, parsed))
 
-    async def listing(self, _request: web.Request) -> web.Response:
+    async def listing(self, _request: Request) -> web.Response:
         """GET /v1/models."""
         data = [_model(model.name) for model in self.models.known() if model.is_serving]
         return json_answer({"object": "list", "data": data})
 
-    async def listed(self, request: web.Request) -> web.Response:
+    async def listed(self, request: Request) -> web.Response:
         """GET /v1/models/{name}."""
-        return json_answer(_model((await self._serving(name_in(request))).name))
+        return json_answer(_model((await self._serving(request.name)).name))
 
-    def openai(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def openai(self, shape: Shape) -> Callable[[Request], Awaitable[web.StreamResponse]]:
         """The handler of one of OpenAI's paths; the body names the model."""
 
-        async def handler(request: web.Request) -> web.StreamResponse:
-            value = await read_by(request, parsed)
+        async def handler(request: Request) -> web.StreamResponse:
+            value = await request.read_by(parsed)
             name = value.get("model") if isinstance(value, dict) else None
             if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
                 return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
@@ -132,13 +132,13 @@ class _Handlers:
 
         return handler
 
-    def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def default(self, shape: Shape) -> Callable[[Request], Awaitable[web.StreamResponse]]:
         """The handler of a path that names no model."""
 
-        async def handler(request: web.Request) -> web.StreamResponse:
+        async def handler(request: Request) -> web.StreamResponse:
             target = target_of(request) if shape is Shape.BY_OPTIONS else None
             model = await (self._default_model() if target is None else self._serving(target))
-            return await self.answering.answer(request, model, partial(read_by, request, parsed), shape)
+            return await self.answering.answer(request, model, partial(request.read_by, parsed), shape)
 
         return handler
 

@@ -23,8 +23,8 @@ from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, event, status_of, stream_headers
 from adapter.fronts.asking import begun, informed, look_up, only
-from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
-from adapter.fronts.edge import Route
+from adapter.fronts.bodies import off_loop_if_large, parsed
+from adapter.fronts.edge import Request, Route
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import PLACES, Wanted, check_whole, filled, id_of, place_of
 from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
@@ -41,15 +41,15 @@ _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_s
 def routes(inference: TritonInference) -> Sequence[Route]:
     """The two calls, with a version in the path and without."""
 
-    async def read(request: web.Request) -> tuple[Wanted, Any]:
+    async def read(request: Request) -> tuple[Wanted, Any]:
         model, version = place_of(request)
         await look_up(request, inference, model, version)
-        return Wanted(model=model, version=version), await read_by(request, parsed)
+        return Wanted(model=model, version=version), await request.read_by(parsed)
 
-    async def generate(request: web.Request) -> web.StreamResponse:
+    async def generate(request: Request) -> web.StreamResponse:
         return compressed(request, await whole(inference, *await read(request)))
 
-    async def generate_stream(request: web.Request) -> web.StreamResponse:
+    async def generate_stream(request: Request) -> web.StreamResponse:
         wanted, value = await read(request)
         try:
             return await streamed(inference, wanted, value, request)
@@ -83,7 +83,7 @@ async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.R
     return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
 
 
-async def streamed(inference: TritonInference, wanted: Wanted, value: Any, request: web.Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, wanted: Wanted, value: Any, request: Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 

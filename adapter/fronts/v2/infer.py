@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
-from aiohttp import web
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import informed, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
-from adapter.fronts.edge import name_in
+from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
 from adapter.inference import DATATYPES, InferRequest, InferResponse, ModelInfo, Parameter, Tensor
 from adapter.triton.inference.client import TritonInference
@@ -49,17 +48,17 @@ Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
-def place_of(request: web.Request) -> tuple[str, str]:
+def place_of(request: Request) -> tuple[str, str]:
     """
     Name and version of the model that a path names; no version: the empty text.
 
     Raises:
         HttpError: 400: the name is no UTF-8, or the version no number.
     """
-    version = request.match_info.get("version", "")
-    if "version" in request.match_info and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
+    version = request.parts.get("version", "")
+    if "version" in request.parts and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
         raise HttpError(400, "the version in the path must be a number")
-    return name_in(request), version
+    return request.name, version
 
 
 async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, length: int | None, value: Any = None) -> Written:

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
 from adapter.fronts.asking import look_up
-from adapter.fronts.bodies import body_of, parsed, read_by, take_for_parsing
-from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
+from adapter.fronts.bodies import parsed
+from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, Wanted, header_length, inferred, place_of
 from adapter.lifecycle.known import RepositoryCalls
@@ -59,7 +59,7 @@ def front(inference: TritonInference, triton: TritonInference, repository_api: R
     return Front(name="v2", routes=[*routes, *generate.routes(inference)], fails=_fails)
 
 
-def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+def _fails(_request: Request, status: int, text: str) -> web.Response:
     return json_answer({"error": text}, status)
 
 
@@ -70,61 +70,61 @@ class _Handlers:
     served: Collection[str]
     api: RepositoryCalls | None
 
-    async def live(self, request: web.Request) -> web.Response:
+    async def live(self, request: Request) -> web.Response:
         return _health(request, "live", is_well=await self.triton.is_live())
 
-    async def ready(self, request: web.Request) -> web.Response:
+    async def ready(self, request: Request) -> web.Response:
         return _health(request, "ready", is_well=await self.triton.is_ready())
 
-    async def server(self, _request: web.Request) -> web.Response:
+    async def server(self, _request: Request) -> web.Response:
         info = await self.triton.server_info()
         extensions = [name for name in info.extensions if name in self.served]
         return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
-    async def model_ready(self, request: web.Request) -> web.Response:
+    async def model_ready(self, request: Request) -> web.Response:
         name, version = place_of(request)
         if not await self.inference.is_model_ready(name, version):
             raise HttpError(400, f"the model {name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
-    async def model(self, request: web.Request) -> web.Response:
+    async def model(self, request: Request) -> web.Response:
         info = await self.inference.model_info(*place_of(request))
         return json_answer({name: getattr(info, name) for name in ("name", "versions", "platform", "inputs", "outputs")})
 
-    async def config(self, request: web.Request) -> web.Response:
+    async def config(self, request: Request) -> web.Response:
         return json_answer(await self.inference.model_config(*place_of(request)))
 
-    async def statistics(self, request: web.Request) -> web.Response:
+    async def statistics(self, request: Request) -> web.Response:
         return json_answer(await self.inference.model_statistics(*place_of(request)))
 
-    async def all_statistics(self, _request: web.Request) -> web.Response:
+    async def all_statistics(self, _request: Request) -> web.Response:
         return json_answer(await self.inference.model_statistics())
 
-    async def infer(self, request: web.Request) -> web.StreamResponse:
+    async def infer(self, request: Request) -> web.StreamResponse:
         model, version = place_of(request)
         await look_up(request, self.inference, model, version)
-        body = await body_of(request)
+        body = await request.body()
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
-        take_for_parsing(request, body, length)
+        request.take_for_parsing(body, length)
         found, length = await inferred(self.inference, Wanted(model=model, version=version), body, length)
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(request, answer)
 
-    async def index(self, request: web.Request) -> web.Response:
+    async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, is_ready = self._opened(), await read_by(request, ready_only)
+        api, is_ready = self._opened(), await request.read_by(ready_only)
         return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not is_ready])
 
-    async def load(self, request: web.Request) -> web.Response:
+    async def load(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/load."""
-        api, name = self._opened(), name_in(request)
-        await api.load(name, await read_by(request, overrides_of))
+        api, name = self._opened(), request.name
+        await api.load(name, await request.read_by(overrides_of))
         return web.Response()
 
-    async def unload(self, request: web.Request) -> web.Response:
+    async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
-        api, name = self._opened(), name_in(request)
-        await api.unload(name, has_dependents=await read_by(request, with_dependents))
+        api, name = self._opened(), request.name
+        await api.unload(name, has_dependents=await request.read_by(with_dependents))
         return web.Response()
 
     def _opened(self) -> RepositoryCalls:
@@ -133,7 +133,7 @@ class _Handlers:
         return self.api
 
 
-def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
+def _health(request: Request, word: str, *, is_well: bool) -> web.Response:
     """Empty, as the protocol wants it; for a client that names JSON, as KServe's, an object."""
     status = 200 if is_well else UNAVAILABLE
     if takes_json(request.headers.getall("Accept", ())):
