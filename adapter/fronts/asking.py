@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import is_counted
 from adapter.fronts.edge import Request
-from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
 from adapter.serving import Models
 from adapter.triton.inference.client import TritonInference
 
@@ -60,10 +60,11 @@ async def look_up(request: Request, inference: TritonInference, model: str, vers
                 raise
 
 
-Answers = AsyncGenerator[InferResponse, None]
+Answers = AsyncGenerator[Any, None]
+"""Each a ModelInferResponse."""
 
 
-async def begun(answers: Answers) -> tuple[Answers, InferResponse | None]:
+async def begun(answers: Answers) -> tuple[Answers, Any]:
     """
     A stream whose first answer is there, and that answer; None: there is none.
 
@@ -85,7 +86,7 @@ async def obstacle_of(models: Models, inference: TritonInference) -> str | None:
     return obstacle
 
 
-async def one(inference: TritonInference, request: InferRequest) -> InferResponse:
+async def one(inference: TritonInference, request: Any) -> Any:
     """
     The model's only answer; a decoupled model is asked by a stream.
 
@@ -101,7 +102,7 @@ async def one(inference: TritonInference, request: InferRequest) -> InferRespons
     return await only(inference, request)
 
 
-async def only(inference: TritonInference, request: InferRequest, words: str | None = None) -> InferResponse:
+async def only(inference: TritonInference, request: Any, words: str | None = None) -> Any:
     """
     The only answer of a stream. A second one cancels it.
 
@@ -109,10 +110,10 @@ async def only(inference: TritonInference, request: InferRequest, words: str | N
         HttpError: 400: it gave none, or more than one; `words` say so, or our own.
         InferenceFailed: as `TritonInference.stream`.
     """
-    found: InferResponse | None = None
+    found = None
     async with aclosing(inference.stream(request)) as answers:
         async for answer in answers:
-            if answer.is_final and not answer.outputs:
+            if is_final(answer) and not answer.outputs:
                 break
             if found is not None:
                 raise HttpError(400, words or "the model gave more than one answer; ask it by generate_stream")

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adapter.fronts.asking import KNOWN_SECONDS, Answers, begun, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
-from adapter.inference import InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
 T = TypeVar("T")
@@ -56,7 +56,8 @@ class Generation:
     profile: Profile
     collectors: Sequence[Collector]
     answers: Answers
-    first: InferResponse | None
+    first: Any
+    """None: there is none."""
 
     async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
         """The tokens of each row, answer by answer. Raises InferenceFailed."""
@@ -96,15 +97,16 @@ class Generation:
             pass
         return self.collectors
 
-    def _taken(self, answer: InferResponse) -> Sequence[Sequence[Token]]:
-        outputs, rows = {tensor.name: tensor for tensor in answer.outputs}, len(self.collectors)
+    def _taken(self, answer: Any) -> Sequence[Sequence[Token]]:
+        pairs, rows = zip(answer.outputs, answer.raw_output_contents, strict=True), len(self.collectors)
+        outputs = {output.name: (output.datatype, data) for output, data in pairs}
         found: list[Sequence[Token]] = []
         for row, collector in enumerate(self.collectors):
             if collector.is_over:
                 found.append(())
                 continue
-            piece = self.profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
-            found.append(collector.take(piece, is_final=answer.is_final))
+            piece = self.profile.piece(outputs, row, rows) if outputs else Piece(text=b"")
+            found.append(collector.take(piece, is_final=is_final(answer)))
         return found
 
 
@@ -139,7 +141,7 @@ async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]
         BadPayload, InferenceFailed: as `generation`.
     """
     info = await inference.model_info(asked.model, max_age_seconds=KNOWN_SECONDS)
-    most = info.max_batch_size if info.max_batch_size and not info.is_decoupled else 1
+    most = max(info.config.max_batch_size, 1) if not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 
     async def ends(prompts: Sequence[str]) -> Sequence[Collector]:
@@ -179,12 +181,12 @@ async def merged(sources: Sequence[Lines]) -> AsyncGenerator[tuple[int, Token, C
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[InferRequest, Sequence[Collector]]:
+def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[Any, Sequence[Collector]]:
     """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
     question, wishes, options = asked.question(info), asked.wishes, asked.options
     level = profile.level(info)
     try:
-        inputs, parameters = profile.request(info, prompts, wishes, question)
+        request = profile.request(info, prompts, wishes, question)
     except BadParameter as bad:
         raise bad.called(wishes.names) from bad
     collectors = [
@@ -197,8 +199,9 @@ def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str
         )
         for prompt in prompts
     ]
-    return InferRequest(model=asked.model, inputs=inputs, parameters=parameters), collectors
+    request.model_name = asked.model
+    return request, collectors
 
 
-async def _whole(inference: TritonInference, request: InferRequest) -> Answers:
+async def _whole(inference: TritonInference, request: Any) -> Answers:
     yield await inference.infer(request)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,8 @@ from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request, Route
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import PLACES, Wanted, check_whole, filled, id_of, place_of
-from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
+from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
+from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
@@ -74,12 +74,12 @@ async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.R
         InferenceFailed: as `TritonInference.infer`.
     """
 
-    async def one(info: ModelInfo) -> InferResponse:
+    async def one(info: ModelInfo) -> Any:
         asked = requested(info, wanted.version, value)
         return await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
 
     response = await informed(inference, wanted.model, wanted.version, one)
-    size_bytes = sum(len(tensor.data) for tensor in response.outputs)
+    size_bytes = sum(map(len, response.raw_output_contents))
     return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
 
 
@@ -108,50 +108,52 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
     return stream.response
 
 
-def _event(wanted: Wanted, response: InferResponse) -> bytes:
+def _event(wanted: Wanted, response: Any) -> bytes:
     """Nothing for an answer that only says that the stream has ended."""
-    if response.is_final and not response.outputs:
+    if is_final(response) and not response.outputs:
         return b""
     return b"data: %s\n\n" % _text(wanted, response)
 
 
-def _text(wanted: Wanted, response: InferResponse) -> bytes:
-    return generated(replace(response, model=wanted.name or wanted.model))
+def _text(wanted: Wanted, response: Any) -> bytes:
+    return generated(response, wanted.name or wanted.model)
 
 
-def requested(info: ModelInfo, version: str, value: Any) -> InferRequest:
+def requested(info: ModelInfo, version: str, value: Any) -> Any:
     """
-    What a model is asked by a parsed body; whether inputs are missing, the model decides.
+    The ModelInferRequest that a parsed body means; whether inputs are missing, the model decides.
 
     Raises:
         HttpError: 400: no object, or with the name of the key that is wrong.
     """
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
-    known = {entry.name: entry for entry in info.inputs}
-    inputs: dict[str, Tensor] = {}
+    known = {entry.name: entry for entry in info.metadata.inputs}
     parameters: dict[str, Parameter] = {}
     request_id = id_of(value.get(_ID, "") if _ID not in known else "")
-
+    request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version, id=request_id)
+    seen: set[str] = set()
     nested = value.get(PARAMETERS, {})
     if not isinstance(nested, dict) or PARAMETERS in known:
         raise HttpError(400, f"{PARAMETERS!r} must be an object, and cannot be the name of an input")
     own = {_ID, PARAMETERS} - known.keys()
     for key, given in [*((key, given) for key, given in value.items() if key not in own), *nested.items()]:
         if key in known:
-            if key in inputs:
+            if key in seen:
                 raise HttpError(400, f"input {key!r} already exists in request")
-            inputs[key] = _tensor(known[key], given)
+            seen.add(key)
+            _add(request, known[key], given)
         elif isinstance(given, bool | int | float | str):
             check_whole(f"the key {key!r}", key)
             check_whole(f"parameter {key!r}", given)
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
-    return InferRequest(model=info.name, version=version, id=request_id, parameters=parameters, inputs=tuple(inputs.values()))
+    set_parameters(request, parameters)
+    return request
 
 
-def _tensor(info: TensorInfo, given: Any) -> Tensor:
+def _add(request: Any, info: Any, given: Any) -> None:
     what = f"input {info.name!r}"
     data = given if isinstance(given, list) else [given]
     if info.datatype not in DATATYPES:
@@ -162,24 +164,25 @@ def _tensor(info: TensorInfo, given: Any) -> Tensor:
     if any(isinstance(element, list) for element in data):
         raise HttpError(400, f"{what} must be one element, or a list of them")
     shape = filled(what, info.shape, len(data))
-    return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=packed(what, info.datatype, data, len(data)))
+    add_input(request, info.name, info.datatype, shape, packed(what, info.datatype, data, len(data)))
 
 
-def generated(response: InferResponse) -> bytes:
+def generated(response: Any, model: str) -> bytes:
     """
-    An answer as one line of JSON. Names of outputs give way to those of the protocol.
+    An answer of this model as one line of JSON. Names of outputs give way to those of the protocol.
 
     Raises:
         HttpError: as `tensors.as_json`.
     """
-    found: dict[str, Any] = {tensor.name: _written(tensor) for tensor in response.outputs}
-    found |= response.parameters
-    found |= {"model_name": response.model, "model_version": response.version}
+    pairs = zip(response.outputs, response.raw_output_contents, strict=True)
+    found: dict[str, Any] = {output.name: _written(output, data) for output, data in pairs}
+    found |= parameters_of(response)
+    found |= {"model_name": model, "model_version": response.model_version}
     if response.id:
         found[_ID] = response.id
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
-def _written(tensor: Tensor) -> orjson.Fragment:
-    text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data)
-    return orjson.Fragment(text[1:-1] if math.prod(tensor.shape) == 1 else text)
+def _written(output: Any, data: bytes) -> orjson.Fragment:
+    text = as_json(f"output {output.name!r}", output.datatype, data)
+    return orjson.Fragment(text[1:-1] if math.prod(output.shape) == 1 else text)

@@ -88,8 +88,7 @@ class _Handlers:
         return _health(request, "ready", is_well=True)
 
     async def model(self, request: Request) -> web.Response:
-        info = await self.inference.model_info(*place_of(request))
-        return json_answer({name: getattr(info, name) for name in ("name", "versions", "platform", "inputs", "outputs")})
+        return json_answer(await self.inference.model_metadata(*place_of(request)))
 
     async def config(self, request: Request) -> web.Response:
         return json_answer(await self.inference.model_config(*place_of(request)))

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import time
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 
-from adapter.inference import Failure, InferenceFailed
+from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, numbers, of, prompt, texts, wait, words
+from tests.messages import tensors_of
 
 pytestmark = pytest.mark.real_triton
 
 
 async def test_an_ordinary_model_gives_one_answer(inference: TritonInference) -> None:
     answer = await inference.infer(wait(0, id="mine"))
-    assert (answer.model, answer.version, answer.id, answer.is_final) == ("waiter", "1", "mine", True)
-    assert answer.outputs == (numbers("WAITED", "FP32", 0),)
+    assert (answer.model_name, answer.model_version, answer.id, is_final(answer)) == ("waiter", "1", "mine", True)
+    assert tensors_of(answer) == [numbers("WAITED", "FP32", 0)]
 
 
 async def test_an_output_may_be_named(inference: TritonInference) -> None:
@@ -32,23 +32,23 @@ async def test_an_output_may_be_named(inference: TritonInference) -> None:
 async def test_a_stream_has_an_answer_for_each_token_and_an_end(inference: TritonInference) -> None:
     *answers, last = await all_of(inference, prompt("vllm", sampling='{"max_tokens": 3}', id="mine"))
     assert [words(answer) for answer in answers] == [[" a"], [" bc"], [" a"]]
-    assert [answer.is_final for answer in answers] == [False] * 3
-    assert {(answer.model, answer.version, answer.id) for answer in answers} == {("vllm", "1", "mine")}
-    assert last.is_final
-    assert (last.model, last.id) == ("vllm", "mine")
-    assert last.outputs == ()
-    assert not any("triton" in name for answer in [*answers, last] for name in answer.parameters), "what Triton tells us is ours"
+    assert [is_final(answer) for answer in answers] == [False] * 3
+    assert {(answer.model_name, answer.model_version, answer.id) for answer in answers} == {("vllm", "1", "mine")}
+    assert is_final(last)
+    assert (last.model_name, last.id) == ("vllm", "mine")
+    assert tensors_of(last) == []
+    assert not any("triton" in name for answer in [*answers, last] for name in parameters_of(answer)), "what Triton tells us is ours"
 
 
 async def test_a_stream_may_have_no_answer(inference: TritonInference) -> None:
     answers = await all_of(inference, of("repeat", numbers("IN", "INT32"), numbers("DELAY", "UINT32")))
-    assert [(answer.is_final, answer.outputs) for answer in answers] == [(True, ())]
+    assert [(is_final(answer), tensors_of(answer)) for answer in answers] == [(True, [])]
 
 
 async def test_an_ordinary_model_can_be_asked_by_a_stream(inference: TritonInference) -> None:
     (answer,) = await all_of(inference, wait(0))
-    assert answer.is_final
-    assert answer.outputs == (numbers("WAITED", "FP32", 0),)
+    assert is_final(answer)
+    assert tensors_of(answer) == [numbers("WAITED", "FP32", 0)]
 
 
 async def test_each_answer_comes_when_it_is_there(inference: TritonInference) -> None:
@@ -92,9 +92,9 @@ async def test_the_imitated_ensemble(inference: TritonInference, model: str) -> 
     )
     answer = (await all_of(inference, request))[0]
     assert words(answer) == ["a bc a bc a"]
-    assert [tuple(tensor.shape) for tensor in answer.outputs] == [(1, 1), (1, 1), (1, 1, 3)]
+    assert [tensor.shape for tensor in tensors_of(answer)] == [(1, 1), (1, 1), (1, 1, 3)]
     if model == "trtllm":
-        streamed = await all_of(inference, replace(request, inputs=[*request.inputs, numbers("stream", "BOOL", True, shape=(1, 1))]))
+        streamed = await all_of(inference, of(model, *tensors_of(request), numbers("stream", "BOOL", True, shape=(1, 1))))
         assert [words(answer) for answer in streamed[:-1]] == [[" a"], [" bc"], [" a"]]
 
 
@@ -118,7 +118,7 @@ async def test_the_imitated_llm_api_repeats_the_text(inference: TritonInference)
 async def test_the_imitated_vllm_tells_of_its_tokens(inference: TritonInference) -> None:
     wanted = [numbers(name, "BOOL", True) for name in ("return_logprobs", "return_finish_reason", "return_num_output_tokens")]
     request = prompt("vllm", "a bc d", '{"max_tokens": 9, "stop": ["d"]}')
-    *answers, _ = await all_of(inference, replace(request, inputs=[*request.inputs, *wanted]))
+    *answers, _ = await all_of(inference, of("vllm", *tensors_of(request), *wanted))
     assert [(words(answer), words(answer, "finish_reason")) for answer in answers] == [
         ([" a"], ["None"]),
         ([" bc"], ["None"]),

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import informed, one
-from adapter.inference import Failure, InferenceFailed, InferResponse, ModelInfo
+from adapter.inference import Failure, InferenceFailed, ModelInfo
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import numbers, of, prompt, texts, wait, words
 from tests.fakes.v2_server import V2Server
+from tests.messages import tensors_of
 from tests.real.triton import Triton
 
 
 @pytest.mark.real_triton
 async def test_of_an_ordinary_model(inference: TritonInference) -> None:
-    assert (await one(inference, wait(0))).outputs == (numbers("WAITED", "FP32", 0),)
+    assert tensors_of(await one(inference, wait(0))) == [numbers("WAITED", "FP32", 0)]
 
 
 @pytest.mark.real_triton
 async def test_of_a_decoupled_one_that_gives_one(inference: TritonInference) -> None:
     answer = await one(inference, of("vllm", texts("text_input", "a"), texts("sampling_parameters", '{"max_tokens": 2}'), id="mine"))
     assert words(answer) == ["a a a"]
-    assert (answer.model, answer.id) == ("vllm", "mine")
+    assert (answer.model_name, answer.id) == ("vllm", "mine")
 
 
 @pytest.mark.real_triton
@@ -64,9 +66,9 @@ class _Asking:
         self._server, self._client, self._failure = server, client, failure
         self.sizes: list[int] = []
 
-    async def __call__(self, info: ModelInfo) -> InferResponse:
-        self.sizes.append(info.max_batch_size)
-        is_right = info.max_batch_size == self._server.max_batch_size
+    async def __call__(self, info: ModelInfo) -> Any:
+        self.sizes.append(info.config.max_batch_size)
+        is_right = info.config.max_batch_size == self._server.max_batch_size
         self._server.failure = None if is_right else (self._failure, "it has changed")
         try:
             return await self._client.infer(wait(0))
