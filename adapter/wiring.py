@@ -21,7 +21,6 @@ from adapter.errors import StartError
 from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
 from adapter.serving import KnownModel
 from adapter.settings import ProxySettings, Settings, inherited
@@ -228,12 +227,8 @@ async def _fronts(
     async def beside(model: KnownModel, path: str, most_bytes: int) -> bytes | None:
         return await repository.small_file(model.model_id, model.placed, path, most_bytes)
 
-    async def properties(model: KnownModel) -> bytes | None:
-        return await beside(model, OPTIONS_FILE, llm.MOST_BYTES)
-
-    chats = llm.Chats(beside)
-    stack.push_async_callback(chats.close)
-    answering = llm.Answering(settings.llm, inference, properties, chats)
+    answering = llm.Answering(settings.llm, inference, beside)
+    stack.push_async_callback(answering.close)
     listeners = Listeners(settings.http)
     stack.push_async_callback(listeners.close)
     if settings.sagemaker.port:

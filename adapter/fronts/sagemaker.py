@@ -25,11 +25,14 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity, ServerUnavailable
-from adapter.fronts import llm
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, json_answer
 from adapter.fronts.asking import obstacle_of
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
+from adapter.fronts.llm.answering import Answering, as_it_is
+from adapter.fronts.llm.backends import PROMPT
+from adapter.fronts.llm.openai import is_openai
+from adapter.fronts.llm.routes import TARGET, target_of
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import Wanted, header_length, inferred
@@ -60,7 +63,7 @@ MOST = 100
 _PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
 
 
-def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering) -> Front:
+def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of SageMaker's multi-model contract; `answering` is for language models."""
     handlers = _Handlers(settings, models, inference, answering)
     routes = [
@@ -82,7 +85,7 @@ class _Handlers:
     settings: SageMakerSettings
     models: Models
     inference: TritonInference
-    answering: llm.Answering
+    answering: Answering
 
     async def ping(self, _request: Request) -> web.Response:
         """Whether models can be loaded and asked."""
@@ -144,12 +147,12 @@ class _Handlers:
 
     async def invocations(self, request: Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
-        target = llm.target_of(request)
+        target = target_of(request)
         if target is not None:
             return await self._answered(request, target)
         serving = [model.name for model in self.models.known() if model.is_serving]
         if len(serving) != 1:
-            raise HttpError(400, f"{llm.TARGET} must name the model: {len(serving)} models are loaded")
+            raise HttpError(400, f"{TARGET} must name the model: {len(serving)} models are loaded")
         return await self._answered(request, serving[0])
 
     async def _answered(self, request: Request, name: str) -> web.StreamResponse:
@@ -174,9 +177,9 @@ class _Handlers:
         if schema == "infer" and isinstance(value, dict):
             inputs = value.get("inputs")
             is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
-            if is_text or llm.is_openai(value):
-                return await self.answering.answer(request, model, llm.as_it_is(value))
-            if "inputs" not in value and llm.PROMPT in value:
+            if is_text or is_openai(value):
+                return await self.answering.answer(request, model, as_it_is(value))
+            if "inputs" not in value and PROMPT in value:
                 schema = "generate_stream" if value.get("stream") is True else "generate"
         if schema == "infer":
             return _written(*await inferred(self.inference, _wanted(model), body, None, value))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from enum import Enum
 from typing import Any
 
 import orjson
@@ -19,13 +18,13 @@ from aiohttp import web
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError, Stream, event, json_answer
 from adapter.fronts.edge import Request
-from adapter.fronts.llm.chats import Chats
+from adapter.fronts.llm import options
+from adapter.fronts.llm.chats import Chats, FileOf
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.generating import Asked, all_of, generation, texts
 from adapter.fronts.llm.openai import OpenAi, is_openai
-from adapter.fronts.llm.options import Options, Properties, options_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadPayload, is_text, wishes_of
-from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Schema, Tgi, Told
+from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Tgi, Told
+from adapter.model import OPTIONS_FILE
 from adapter.serving import KnownModel
 from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
@@ -35,29 +34,17 @@ Body = Callable[[], Awaitable[Any]]
 Noted = Callable[[HttpError | AdapterError], Told]
 
 
-class Shape(Enum):
-    """Which answer a path has."""
-
-    BY_OPTIONS = "by_options"
-    """LMI, or TGI where the model's options say so; OpenAI's, where the body is one of its."""
-    TGI = "tgi"
-    """A list of one, or a stream where the body asks for it."""
-    TGI_OBJECT = "tgi_object"
-    TGI_STREAM = "tgi_stream"
-    COMPLETION = "completion"
-    CHAT = "chat"
-
-
 class Answering:
-    """Answers the bodies of language models."""
+    """Answers the bodies of language models. Call `close` at the end."""
 
-    def __init__(self, settings: LlmSettings, inference: TritonInference, properties: Properties, chats: Chats) -> None:
+    def __init__(self, settings: LlmSettings, inference: TritonInference, file_of: FileOf) -> None:
         self._settings = settings
         self._inference = inference
-        self._properties = properties
-        self._chats = chats
+        self._file_of = file_of
+        self._chats = Chats(file_of)
+        self.close = self._chats.close
 
-    async def answer(self, request: Request, model: KnownModel, body: Body, shape: Shape = Shape.BY_OPTIONS) -> web.StreamResponse:
+    async def answer(self, request: Request, model: KnownModel, body: Body, fixed: Lmi | None = None) -> web.StreamResponse:
         """
         The answer for a model that serves; also of a request that is wrong or fails.
 
@@ -65,10 +52,10 @@ class Answering:
             request: where the answer goes.
             model: which is asked.
             body: reads and parses the body; may raise HttpError.
-            shape: what the path stands for.
+            fixed: the schema that the path stands for; None: the model's options and the body say it.
         """
         started = time.monotonic()
-        schema = _schema_of(shape, model)
+        is_open, schema = fixed is None, fixed or Lmi()
         value: Any = None
 
         def noted(error: HttpError | AdapterError) -> Told:
@@ -77,24 +64,28 @@ class Answering:
             return failure
 
         try:
-            options = options_of(self._settings, await self._properties(model))
-            if shape is Shape.BY_OPTIONS:
-                schema = Dynamic() if options.is_dynamic else Tgi() if options.is_tgi_compatible else schema
+            own = options.options_of(self._settings, await self._file_of(model, OPTIONS_FILE, options.MOST_BYTES))
+            if is_open:
+                schema = Dynamic() if own.is_dynamic else Tgi() if own.is_tgi_compatible else schema
             value = await body()
-            if shape is Shape.BY_OPTIONS and is_openai(value):
-                shape = Shape.CHAT if "messages" in value else Shape.COMPLETION
-                schema = _schema_of(shape, model)
-            elif isinstance(value, dict) and isinstance(value.get("inputs"), list) and not schema.is_tgi:
+            if is_open and is_openai(value):
+                is_open, schema = False, OpenAi(is_chat="messages" in value)
+            elif is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
                 schema = Dynamic()
-            if isinstance(schema, OpenAi):
-                asked = await self._asked_by(schema, model, value, options)
-            else:
-                asked = _asked(value, model.model_id, options, shape, schema)
-            if asked.wishes.ignored:
-                note(ignored_parameters=list(asked.wishes.ignored))
+            wanted = schema.read(value, model.name)
+            prompts = [await self._chats.prompt(model, wanted.messages)] if wanted.messages else wanted.prompts
+            if wanted.wishes.ignored:
+                note(ignored_parameters=list(wanted.wishes.ignored))
+            asked = Asked(
+                model=model.model_id,
+                prompts=[prompt for prompt in prompts for _ in range(wanted.choices)],
+                wishes=wanted.wishes,
+                is_stream=is_open and (own.is_streaming or own.has_stream_format) if wanted.is_stream is None else wanted.is_stream,
+                is_dynamic=schema.is_dynamic,
+                options=own,
+            )
             if asked.is_stream:
-                is_free = shape is Shape.BY_OPTIONS and options.has_stream_format
-                is_sse = options.output_formatter == "sse" if is_free else schema.content_type == SSE
+                is_sse = own.output_formatter == "sse" if is_open and own.has_stream_format else schema.content_type == SSE
                 return await self._streamed(request, asked, schema, noted, is_sse=is_sse)
             ends = await texts(self._inference, asked)
         except (HttpError, AdapterError) as error:
@@ -103,13 +94,7 @@ class Answering:
         headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - started) * 1000))}
         return json_answer(schema.answer(ends, has_details=asked.wishes.has_details), headers=headers)
 
-    async def _asked_by(self, schema: OpenAi, model: KnownModel, value: Any, options: Options) -> Asked:
-        wanted = schema.read(value)
-        prompts = [await self._chats.prompt(model, wanted.messages)] if schema.is_chat else wanted.prompts
-        prompts = [prompt for prompt in prompts for _ in range(wanted.choices)]
-        return Asked(model=model.model_id, prompts=prompts, wishes=wanted.wishes, is_stream=wanted.is_stream, options=options)
-
-    async def _streamed(self, request: Request, asked: Asked, schema: Schema, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
+    async def _streamed(self, request: Request, asked: Asked, schema: Lmi, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
@@ -125,39 +110,6 @@ class Answering:
         if schema.end:
             await stream.write(schema.end)
         return stream.response
-
-
-def _schema_of(shape: Shape, model: KnownModel) -> Schema:
-    if shape in (Shape.COMPLETION, Shape.CHAT):
-        return OpenAi(model.name, is_chat=shape is Shape.CHAT)
-    return Lmi() if shape is Shape.BY_OPTIONS else Tgi(is_list=shape is not Shape.TGI_OBJECT)
-
-
-def _asked(value: Any, model_id: str, options: Options, shape: Shape, schema: Schema) -> Asked:
-    """Of a parsed body of LMI or TGI. Raises BadPayload."""
-    if not isinstance(value, dict):
-        raise BadPayload("the body must be a JSON object with inputs")
-    inputs = value.get("inputs")
-    prompts: list[Any] = inputs if isinstance(inputs, list) and schema.is_dynamic else [inputs]
-    if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
-        kind = "a text, or a list of texts," if not schema.is_tgi else "a text"
-        raise BadPayload(f"inputs must be {kind} and not empty")
-    if len(prompts) > MOST_PROMPTS:
-        raise BadPayload(f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
-    wishes = wishes_of(value.get("parameters"), is_tgi=schema.is_tgi)
-    is_stream = _is_stream(value, options, shape)
-    return Asked(model=model_id, prompts=prompts, wishes=wishes, is_stream=is_stream, is_dynamic=schema.is_dynamic, options=options)
-
-
-def _is_stream(value: Mapping[str, Any], options: Options, shape: Shape) -> bool:
-    wanted = value.get("stream")
-    if wanted is not None and not isinstance(wanted, bool):
-        raise BadPayload("stream must be true or false")
-    if shape is Shape.TGI_OBJECT or shape is Shape.TGI_STREAM:
-        return shape is Shape.TGI_STREAM
-    if wanted is None and shape is Shape.BY_OPTIONS:
-        return options.is_streaming or options.has_stream_format
-    return bool(wanted)
 
 
 def as_it_is(value: Any) -> Body:

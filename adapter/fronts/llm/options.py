@@ -8,18 +8,15 @@ option needs one.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import InvalidModel
 from adapter.model import OPTIONS_FILE
-from adapter.serving import KnownModel
 from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 
 MOST_BYTES = 64 * 1024
-Properties = Callable[[KnownModel], Awaitable[bytes | None]]
-"""A model's `serving.properties`; None: it has none."""
 _PAIR = re.compile(r"([^:=\s]+)\s*[:=]?\s*(.*)")
 _CONTINUED = re.compile(r"\\(?:\r\n|\n|\r)\s*")
 _FLAG = {"true": True, "false": False}
