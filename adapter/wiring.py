@@ -240,7 +240,8 @@ async def _fronts(
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
         api = lifecycle.repository_calls(server) if settings.v2.has_repository else None
-        await listeners.open(v2.front(there, inference, api), settings.v2.port, "V2_REST_PORT")
+        models = lifecycle if there is inference else None
+        await listeners.open(v2.front(there, inference, models, api), settings.v2.port, "V2_REST_PORT")
     if settings.llm.port:
         await listeners.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT")
     return listeners

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import is_counted
 from adapter.fronts.edge import Request
 from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
-from adapter.serving import Models
+from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
 
 KNOWN_SECONDS = 2.0
@@ -19,33 +20,56 @@ _MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED
 Answer = TypeVar("Answer")
 
 
-async def informed(inference: TritonInference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
+@dataclass(frozen=True)
+class Place:
+    """Which model is asked."""
+
+    model: str
+    """Triton's name of it."""
+    name: str
+    """What its caller calls it."""
+    version: str = ""
+    """Empty for whichever the server takes."""
+    placed: str | None = None
+    """Identity of its directory, where the adapter has placed it: as long as that is the same, the model says the same of itself."""
+
+
+def place_of(model: KnownModel) -> Place:
+    """Of a model of the adapter."""
+    return Place(model.model_id, model.name, placed=model.placed)
+
+
+async def informed(inference: TritonInference, place: Place, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
     """
     Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
 
     Args:
         inference: the server.
-        model: its name there.
-        version: empty for whichever the server takes.
+        place: the model.
         ask: makes the request and sends it. Nothing of an answer may be out when it raises.
 
     Raises:
         HttpError: from `ask`.
         InferenceFailed: as `TritonInference.model_info`, and from `ask`.
     """
-    info = await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
+    info = await known_info(inference, place)
     try:
         return await ask(info)
     except (InferenceFailed, HttpError) as refused:
         if isinstance(refused, InferenceFailed) and refused.failure not in _MAY_BE_OLD:
             raise
-        now = await inference.model_info(model, version)
+        now = await inference.model_info(place.model, place.version, placed=place.placed)
         if now == info:
             raise
     return await ask(now)
 
 
-async def look_up(request: Request, inference: TritonInference, model: str, version: str) -> None:
+async def known_info(inference: TritonInference, place: Place) -> ModelInfo:
+    """What was told of a model, if it is young, or the model is placed as it was; else what it says now. Raises InferenceFailed."""
+    return await inference.model_info(place.model, place.version, max_age_seconds=KNOWN_SECONDS, placed=place.placed)
+
+
+async def look_up(request: Request, inference: TritonInference, place: Place) -> None:
     """
     Ask for a model before a long body is read: for one that does not exist none is.
 
@@ -54,7 +78,7 @@ async def look_up(request: Request, inference: TritonInference, model: str, vers
     """
     if is_counted(request.content_length):
         try:
-            await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
+            await known_info(inference, place)
         except InferenceFailed as failed:
             if failed.failure is not Failure.DENIED:
                 raise

@@ -3,6 +3,8 @@ Bodies of requests: read within a bound, decompressed, parsed, and the memory th
 
 A body that lies is the caller's mistake. aiohttp would decompress while it reads, and count nothing; so both is done here, as the bytes
 come. Sources: RFC 1952: gzip is members, one behind the other; RFC 9110, 8.4.1: deflate is one stream of zlib (RFC 1950).
+
+Also the metrics of the fronts, declared when one is on. Labels hold the pattern of a route, never a path.
 """
 
 from __future__ import annotations
@@ -21,10 +23,29 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 from aiohttp import web
+from prometheus_client import Counter, Gauge, Histogram
 
-from adapter.fronts import metrics
 from adapter.fronts.answers import UNAVAILABLE, HttpError
+from adapter.telemetry.metrics import PREFIX, REGISTRY
 from adapter.workers import retrieve
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 360.0)
+SECONDS = Histogram(
+    f"{PREFIX}_http_request_seconds",
+    "Duration of a request of an HTTP front, to the end of its answer",
+    ("front", "method", "route", "status"),
+    registry=REGISTRY,
+    buckets=_SECONDS,
+)
+IN_FLIGHT = Gauge(f"{PREFIX}_http_requests", "Requests that an HTTP front works on", ("front",), registry=REGISTRY)
+CONNECTIONS = Gauge(f"{PREFIX}_http_connections", "Connections to an HTTP front", ("front",), registry=REGISTRY)
+REFUSED = Counter(
+    f"{PREFIX}_http_refused_total",
+    "Requests that an HTTP front refused without work: too_many, memory, restricted, draining",
+    ("front", "reason"),
+    registry=REGISTRY,
+)
+TABLE = (SECONDS, IN_FLIGHT, CONNECTIONS, REFUSED)
 
 MOST_LEVELS = 100
 """As Triton. Source: Triton server `http_server.cc`, nesting of JSON."""
@@ -85,16 +106,16 @@ class Bodies(web.BaseRequest):
         Count bytes, beside those that this request has taken.
 
         Raises:
-            HttpError: 413: it needs more than there is for all; 503 with `Retry-After`: others have it now.
+            HttpError: 413: it needs more than there is for all; 503: others have it now.
         """
         mine, most = self._taken + size, self._budget.most
         if mine > most:
             text = f"the body takes {mine} bytes of memory, and HTTP_BODIES_BYTES is {most}; binary data takes less than JSON"
             raise HttpError(413, text, {"Connection": "close"})
         if self._budget.taken + size > most:
-            metrics.REFUSED.labels(self.front, "memory").inc()
+            REFUSED.labels(self.front, "memory").inc()
             text = f"bodies of other requests take the memory that HTTP_BODIES_BYTES ({most}) gives; try again"
-            raise HttpError(UNAVAILABLE, text, {"Retry-After": "1", "Connection": "close"})
+            raise HttpError(UNAVAILABLE, text, {"Connection": "close"})
         self._budget.taken += size
         self._taken = mine
 

@@ -23,9 +23,8 @@ from aiohttp import hdrs, http_exceptions, web
 from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError, StartError
-from adapter.fronts import metrics
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
-from adapter.fronts.bodies import Bodies, Budget
+from adapter.fronts.bodies import CONNECTIONS, IN_FLIGHT, REFUSED, SECONDS, Bodies, Budget
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs
@@ -75,6 +74,8 @@ class Request(Bodies):
         """Aiohttp calls it before the head of every answer is written, also of one that a handler writes."""
         response.headers[REQUEST_ID] = self.id
         response.headers[hdrs.SERVER] = SERVER
+        if response.status == UNAVAILABLE:
+            response.headers[hdrs.RETRY_AFTER] = "1"
         for name in self.server.front.echoed:
             value = ", ".join(self.headers.getall(name, ()))
             if name in self.headers and is_utf8(value):  # aiohttp leaves out bytes that are none where it writes
@@ -139,8 +140,8 @@ class Server(web.Server):
         self.is_draining = False
         self._rules = rules
         self._running: set[asyncio.Task[Any]] = set()
-        self._in_flight = metrics.IN_FLIGHT.labels(front.name)
-        metrics.CONNECTIONS.labels(front.name).set_function(lambda: len(self.connections))
+        self._in_flight = IN_FLIGHT.labels(front.name)
+        CONNECTIONS.labels(front.name).set_function(lambda: len(self.connections))
         self._routes: dict[re.Pattern[str], dict[str, Route]] = {}
         for route in (*front.routes, Route("GET", "/openapi.json", _description(front.name), "metadata")):
             pattern = re.compile(_NAME.sub(r"(?P<\1>[^/]+)", re.escape(route.path)))
@@ -213,7 +214,7 @@ class Server(web.Server):
         return route
 
     def _refused(self, status: int, reason: str, text: str) -> HttpError:
-        metrics.REFUSED.labels(self.front.name, reason).inc()
+        REFUSED.labels(self.front.name, reason).inc()
         return HttpError(status, text)
 
     def _failed(self, request: Request, status: int, text: str) -> web.Response:
@@ -264,7 +265,7 @@ def _tell(request: Request, status: int, notes: Mapping[str, Any]) -> None:
     seconds = time.monotonic() - request.started
     method = request.method if request.method in hdrs.METH_ALL else "-"
     place = {"front": request.front, "method": method, "route": _pattern(request)}
-    metrics.SECONDS.labels(*place.values(), str(status)).observe(seconds)
+    SECONDS.labels(*place.values(), str(status)).observe(seconds)
     is_quiet = request.route is not None and request.route.api == "health"
     write = log.debug if is_quiet else log.error if status == 500 else log.warning if status > 500 else log.info
     write("http", **{**notes, **place, "status": status, "seconds": round(seconds, 4)})

@@ -25,17 +25,16 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity, ServerUnavailable
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, json_answer
-from adapter.fronts.asking import obstacle_of
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
+from adapter.fronts.asking import obstacle_of, place_of
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.llm.answering import Answering, as_it_is
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai
 from adapter.fronts.llm.routes import TARGET, target_of
-from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import Wanted, header_length, inferred
+from adapter.fronts.v2.infer import header_length, inferred
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import KnownModel, Models
@@ -156,7 +155,7 @@ class _Handlers:
         return await self._answered(request, serving[0])
 
     async def _answered(self, request: Request, name: str) -> web.StreamResponse:
-        self._serving(name)
+        note(model=name, model_id=self._serving(name).model_id)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
         body = await request.body()
@@ -166,7 +165,7 @@ class _Handlers:
                 return await self._of_json(request, model, body)
             length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
             request.take_for_parsing(body, length)
-            return _written(*await inferred(self.inference, _wanted(model), body, length))
+            return _written(*await inferred(self.inference, place_of(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model, body) from failed
 
@@ -182,10 +181,10 @@ class _Handlers:
             if "inputs" not in value and PROMPT in value:
                 schema = "generate_stream" if value.get("stream") is True else "generate"
         if schema == "infer":
-            return _written(*await inferred(self.inference, _wanted(model), body, None, value))
+            return _written(*await inferred(self.inference, place_of(model), body, None, value))
         if schema == "generate":
-            return await generate.whole(self.inference, _wanted(model), value)
-        return await generate.streamed(self.inference, _wanted(model), value, request)
+            return await generate.whole(self.inference, place_of(model), value)
+        return await generate.streamed(self.inference, place_of(model), value, request)
 
     def _serving(self, name: str) -> KnownModel:
         model = self.models.find(name)
@@ -211,10 +210,6 @@ def _shown(model: KnownModel) -> Mapping[str, str]:
 def _fails(_request: Request, status: int, text: str) -> web.Response:
     kind = _TYPES.get(status, "BadRequestException")
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)
-
-
-def _wanted(model: KnownModel) -> Wanted:
-    return Wanted(model=model.model_id, name=model.name)
 
 
 def _written(body: bytes, length: int | None) -> web.Response:

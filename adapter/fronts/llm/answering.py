@@ -2,33 +2,93 @@
 One request of LMI, TGI or OpenAI's API, from the parsed body to the answer. For the front of language models, and for others that
 carry their bodies.
 
-A failure before the first token is a status; a later one is the last line of the stream.
+A failure before the first token is a status; a later one is the last line of the stream. How one model's answers look, say the settings,
+and `option.*` of its own `serving.properties`, which beat them; the file's other lines are for DJL Serving's engines. Form: Java's
+properties, without its escapes: no option needs one.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from adapter.errors import AdapterError
-from adapter.fronts.answers import HttpError, Stream, event, json_answer
+from adapter.errors import AdapterError, InvalidModel
+from adapter.fronts.answers import NO_SPACE, HttpError, Stream, event, json_answer
+from adapter.fronts.asking import place_of
 from adapter.fronts.edge import Request
-from adapter.fronts.llm import options
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.generating import Asked, all_of, generation, texts
+from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, texts
 from adapter.fronts.llm.openai import OpenAi, is_openai
-from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Tgi, Told
+from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, Told
 from adapter.model import OPTIONS_FILE
 from adapter.serving import KnownModel
-from adapter.settings.fronts import LlmSettings
+from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
+
+MOST_BYTES = 64 * 1024
+_PAIR = re.compile(r"([^:=\s]+)\s*[:=]?\s*(.*)")
+_CONTINUED = re.compile(r"\\(?:\r\n|\n|\r)\s*")
+_FLAG = {"true": True, "false": False}
+_OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "option.tgi_compat": ("is_tgi_compatible", _FLAG),
+    "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
+    "option.enable_streaming": ("is_streaming", _FLAG),
+    "option.rolling_batch": ("rolling_batch", {word: word for word in ROLLING_BATCHES}),
+    "option.text_output": ("text", {word: word for word in ("auto", "delta", "cumulative")}),
+}
+"""Name → field of `Options`, and its values by their words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(LlmSettings):
+    """Of one model: the settings, and what its own file says instead."""
+
+    text: str = "auto"
+    """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether every request has the schema of dynamic batches."""
+        return self.rolling_batch == "disable"
+
+    @property
+    def has_stream_format(self) -> bool:
+        """Whether a form of streams is chosen: then what does not say so is one."""
+        return self.output_formatter in ("jsonlines", "sse")
+
+
+def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
+    """
+    The options of a model that has this file, or none.
+
+    Raises:
+        InvalidModel: an option has a value that it cannot have.
+    """
+    changes: dict[str, Any] = {}
+    for name, value in read(properties.decode("utf-8", "replace") if properties else ""):
+        if name not in _OPTIONS:
+            continue
+        field, choices = _OPTIONS[name]
+        if value.lower() not in choices:
+            raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
+        changes[field] = choices[value.lower()]
+    return Options(**{**vars(settings), **changes})
+
+
+def read(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values of a properties file, in order, without comments."""
+    for line in (line.strip() for line in re.split(r"[\r\n]+", _CONTINUED.sub("", text))):
+        if line[:1] not in ("#", "!") and (found := _PAIR.fullmatch(line)):
+            yield found[1], found[2]
+
 
 Body = Callable[[], Awaitable[Any]]
 Noted = Callable[[HttpError | AdapterError], Told]
@@ -64,9 +124,15 @@ class Answering:
             return failure
 
         try:
-            own = options.options_of(self._settings, await self._file_of(model, OPTIONS_FILE, options.MOST_BYTES))
+            own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
             if is_open:
-                schema = Dynamic() if own.is_dynamic else Tgi() if own.is_tgi_compatible else schema
+                schema = (
+                    Dynamic()
+                    if own.is_dynamic
+                    else Tgi(full=NO_SPACE if request.front == "sagemaker" else OVERLOADED)
+                    if own.is_tgi_compatible
+                    else schema
+                )
             value = await body()
             if is_open and is_openai(value):
                 is_open, schema = False, OpenAi(is_chat="messages" in value)
@@ -77,12 +143,12 @@ class Answering:
             if wanted.wishes.ignored:
                 note(ignored_parameters=list(wanted.wishes.ignored))
             asked = Asked(
-                model=model.model_id,
+                place=place_of(model),
                 prompts=[prompt for prompt in prompts for _ in range(wanted.choices)],
                 wishes=wanted.wishes,
                 is_stream=is_open and (own.is_streaming or own.has_stream_format) if wanted.is_stream is None else wanted.is_stream,
                 is_dynamic=schema.is_dynamic,
-                options=own,
+                text=own.text,
             )
             if asked.is_stream:
                 is_sse = own.output_formatter == "sse" if is_open and own.has_stream_format else schema.content_type == SSE

@@ -62,6 +62,8 @@ class Profile(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     """Of errors."""
+    counts_in_streams: ClassVar[bool] = True
+    """Each answer of a stream tells its own number of tokens."""
     is_cumulative: ClassVar[bool] = False
     """Each answer has the text from the beginning."""
     levels: ClassVar[Mapping[str, str]] = {}
@@ -92,6 +94,21 @@ class Profile(ABC):
     @abstractmethod
     def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
         """Put all but the prompts. Raises BadParameter."""
+
+    def ask(self, inputs: Inputs, question: Question) -> None:
+        """Put what decides what the answers tell, by the names that backends have for it: the model takes some of them."""
+        inputs.put_flags(
+            stream=question.is_stream,
+            streaming=question.is_stream,
+            exclude_input_in_output=True,
+            sampling_param_exclude_input_from_output=True,
+            return_finish_reason=True,
+            return_stop_reason=True,
+            return_logprobs=question.has_details,
+            return_log_probs=question.has_details,
+            return_num_input_tokens=True,
+            return_num_output_tokens=self.counts_in_streams or not question.is_stream,
+        )
 
     def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
         """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
@@ -177,14 +194,7 @@ class Vllm(Profile):
         if question.has_details:
             sampling["logprobs"] = 0  # of the token itself, and of no other
         inputs.put("sampling_parameters", [json.dumps(sampling)])
-        inputs.put_flags(
-            stream=question.is_stream,
-            exclude_input_in_output=True,
-            return_finish_reason=True,
-            return_logprobs=question.has_details,
-            return_num_input_tokens=True,
-            return_num_output_tokens=True,
-        )
+        self.ask(inputs, question)
 
     def tokens(self, found: Row) -> Sequence[Token] | None:
         """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
@@ -204,6 +214,7 @@ class TrtLlm(Profile):
     """
 
     name, title, excludes = "tensorrt_llm", "TensorRT-LLM", "exclude_input_in_output"
+    counts_in_streams: ClassVar[bool] = False
     levels: ClassVar[Mapping[str, str]] = {"return_log_probs": "log_probs"}
     most = "max_tokens"
     names: Mapping[str, Sequence[str]] = {
@@ -231,16 +242,6 @@ class TrtLlm(Profile):
                 inputs.put(found, [value])
         self.ask(inputs, question)
 
-    def ask(self, inputs: Inputs, question: Question) -> None:
-        """Put what decides what the answers tell."""
-        inputs.put_flags(
-            stream=question.is_stream,
-            exclude_input_in_output=True,
-            return_log_probs=question.has_details,
-            return_num_input_tokens=True,
-            return_num_output_tokens=not question.is_stream,
-        )
-
     def tokens(self, found: Row) -> Sequence[Token] | None:
         """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
         values = found.numbers("output_log_probs") if found.rows == 1 else []
@@ -260,19 +261,6 @@ class LlmApi(TrtLlm):
         },
     }
     defaults: Mapping[bool, Mapping[str, float]] = {False: {}, True: {}}
-
-    def ask(self, inputs: Inputs, question: Question) -> None:
-        """As `TrtLlm`."""
-        inputs.put_flags(
-            streaming=question.is_stream,
-            sampling_param_exclude_input_from_output=True,
-            return_finish_reason=True,
-            return_stop_reason=True,
-        )
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """As `Profile`."""
-        return None
 
 
 def profile_of(info: ModelInfo) -> Profile:

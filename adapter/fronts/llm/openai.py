@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.generating import AT_ONCE, Lines, merged
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
 from adapter.fronts.llm.schemas import SSE, Lmi, Told, Values, Wanted
 from adapter.inference import Failure
@@ -167,13 +166,15 @@ class OpenAi(Lmi):
 
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
         """As `Lmi`: a choice each, those of one prompt beside each other."""
-        choices: list[Mapping[str, Any]] = []
-        for index, end in enumerate(ends):
-            said: dict[str, Any] = {"text": end.text}
-            if self.is_chat:
-                said = {"message": {"role": "assistant", "content": end.text, "refusal": None}}
-            log_probs = self._log_probs(end.tokens or ()) if has_details else None
-            choices.append({"index": index, **said, "logprobs": log_probs, "finish_reason": _reason(end)})
+        choices = [
+            {
+                "index": index,
+                **({"message": {"role": "assistant", "content": end.text, "refusal": None}} if self.is_chat else {"text": end.text}),
+                "logprobs": self._log_probs(end.tokens or ()) if has_details else None,
+                "finish_reason": _reason(end),
+            }
+            for index, end in enumerate(ends)
+        ]
         return {**self._same, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:

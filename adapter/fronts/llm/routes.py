@@ -16,7 +16,7 @@ from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
-from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
+from adapter.fronts.asking import known_info, obstacle_of, place_of
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import Front, Handler, Request, Route
 from adapter.fronts.llm.answering import Answering, as_it_is
@@ -94,7 +94,7 @@ class _Handlers:
     async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await self.inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
+        info = await known_info(self.inference, place_of(model))
         profile = profile_of(info)
         known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
         return json_answer({**_INFO, **known})

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
-from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, status_of
+from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.generating import Lines, all_of
+from adapter.fronts.llm.generating import Collector, Lines, all_of
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, is_text, wishes_of
-from adapter.fronts.memory import is_out_of_memory
 from adapter.inference import Failure, InferenceFailed
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
@@ -74,7 +72,7 @@ class Lmi:
     """Status of a wrong request."""
     bad_model: ClassVar[int] = FAILED
     """Status where the model's own files are wrong."""
-    full: ClassVar[int] = NO_SPACE
+    full: int = NO_SPACE
     """Status where memory is out."""
     failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
@@ -202,7 +200,6 @@ class Tgi(Lmi):
     is_tgi: ClassVar[bool] = True
     content_type: ClassVar[str] = SSE
     bad: ClassVar[int] = INVALID
-    full: ClassVar[int] = OVERLOADED
     failures: ClassVar[Mapping[Failure, int]] = {
         Failure.INVALID: INVALID,
         Failure.UNSUPPORTED: INVALID,
@@ -211,8 +208,9 @@ class Tgi(Lmi):
         Failure.TIMEOUT: 500,
     }
 
-    def __init__(self, *, is_list: bool = True, is_stream: bool | None = None) -> None:
+    def __init__(self, *, is_list: bool = True, is_stream: bool | None = None, full: int = OVERLOADED) -> None:
         self.is_list = is_list
+        self.full = full
         self._is_stream = is_stream
         """None: the body says it."""
 

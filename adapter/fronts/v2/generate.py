@@ -12,7 +12,6 @@ stand alone, and for the texts that Triton's own tests look for: `http_server.cc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -20,13 +19,13 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, event, status_of, stream_headers
-from adapter.fronts.asking import begun, informed, look_up, only
-from adapter.fronts.bodies import off_loop_if_large, parsed
-from adapter.fronts.edge import Request, Route
+from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event
+from adapter.fronts.asking import Place, begun, informed, only
+from adapter.fronts.bodies import off_loop_if_large
+from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import PLACES, Wanted, check_whole, filled, id_of, place_of
-from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
+from adapter.fronts.v2.infer import check_whole, filled, id_of
+from adapter.inference import DATATYPES, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
 from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -38,34 +37,7 @@ _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL":
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 
 
-def routes(inference: TritonInference) -> Sequence[Route]:
-    """The two calls, with a version in the path and without."""
-
-    async def read(request: Request) -> tuple[Wanted, Any]:
-        model, version = place_of(request)
-        await look_up(request, inference, model, version)
-        return Wanted(model=model, version=version), await request.read_by(parsed)
-
-    async def generate(request: Request) -> web.StreamResponse:
-        return compressed(request, await whole(inference, *await read(request)))
-
-    async def generate_stream(request: Request) -> web.StreamResponse:
-        wanted, value = await read(request)
-        try:
-            return await streamed(inference, wanted, value, request)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.INTERNAL:
-                raise
-            note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
-
-    return [
-        *(Route("POST", f"{place}/generate", generate, "inference") for place in PLACES),
-        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference") for place in PLACES),
-    ]
-
-
-async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.Response:
+async def whole(inference: TritonInference, place: Place, value: Any) -> web.Response:
     """
     The model's only answer.
 
@@ -75,15 +47,15 @@ async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.R
     """
 
     async def one(info: ModelInfo) -> Any:
-        asked = requested(info, wanted.version, value)
+        asked = requested(info, place.version, value)
         return await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
 
-    response = await informed(inference, wanted.model, wanted.version, one)
+    response = await informed(inference, place, one)
     size_bytes = sum(map(len, response.raw_output_contents))
-    return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
+    return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, place, response)), JSON)
 
 
-async def streamed(inference: TritonInference, wanted: Wanted, value: Any, request: Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, place: Place, value: Any, request: Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 
@@ -91,15 +63,13 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
         HttpError: 400: the object does not fit the model.
         InferenceFailed: before the first answer, or instead of it.
     """
-    answers, first = await informed(
-        inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
-    )
+    answers, first = await informed(inference, place, lambda info: begun(inference.stream(requested(info, place.version, value))))
     async with aclosing(answers):
         stream = Stream(request, EVENTS)
         try:
-            await stream.write(b"" if first is None else _event(wanted, first))
+            await stream.write(b"" if first is None else _event(place, first))
             async for response in answers:
-                await stream.write(_event(wanted, response))
+                await stream.write(_event(place, response))
         except (InferenceFailed, HttpError) as failed:
             if not stream.response.prepared:  # the first answer cannot be written
                 raise
@@ -108,15 +78,15 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
     return stream.response
 
 
-def _event(wanted: Wanted, response: Any) -> bytes:
+def _event(place: Place, response: Any) -> bytes:
     """Nothing for an answer that only says that the stream has ended."""
     if is_final(response) and not response.outputs:
         return b""
-    return b"data: %s\n\n" % _text(wanted, response)
+    return b"data: %s\n\n" % _text(place, response)
 
 
-def _text(wanted: Wanted, response: Any) -> bytes:
-    return generated(response, wanted.name or wanted.model)
+def _text(place: Place, response: Any) -> bytes:
+    return generated(response, place.name)
 
 
 def requested(info: ModelInfo, version: str, value: Any) -> Any:
@@ -132,16 +102,12 @@ def requested(info: ModelInfo, version: str, value: Any) -> Any:
     parameters: dict[str, Parameter] = {}
     request_id = id_of(value.get(_ID, "") if _ID not in known else "")
     request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version, id=request_id)
-    seen: set[str] = set()
     nested = value.get(PARAMETERS, {})
     if not isinstance(nested, dict) or PARAMETERS in known:
         raise HttpError(400, f"{PARAMETERS!r} must be an object, and cannot be the name of an input")
     own = {_ID, PARAMETERS} - known.keys()
     for key, given in [*((key, given) for key, given in value.items() if key not in own), *nested.items()]:
         if key in known:
-            if key in seen:
-                raise HttpError(400, f"input {key!r} already exists in request")
-            seen.add(key)
             _add(request, known[key], given)
         elif isinstance(given, bool | int | float | str):
             check_whole(f"the key {key!r}", key)

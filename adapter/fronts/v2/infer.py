@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.asking import informed, one
+from adapter.fronts.asking import Place, informed, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
@@ -34,41 +34,30 @@ MOST_ELEMENTS = 2**40
 _LONGEST_NUMBER = 18
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Which model is asked, and how its answer is written."""
-
-    model: str
-    """Triton's name of it."""
-    version: str = ""
-    name: str = ""
-    """What its caller calls it, where that is another name."""
-
-
 Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
-def place_of(request: Request) -> tuple[str, str]:
+def place_in(request: Request) -> Place:
     """
-    Name and version of the model that a path names; no version: the empty text.
+    The model, and the version, that a path names.
 
     Raises:
         HttpError: 400: the name is no UTF-8, or the version no number.
     """
-    version = request.parts.get("version", "")
-    if "version" in request.parts and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
+    version = request.parts.get("version")
+    if version is not None and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
         raise HttpError(400, "the version in the path must be a number")
-    return request.name, version
+    return Place(request.name, request.name, version or "")
 
 
-async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, length: int | None, value: Any = None) -> Written:
+async def inferred(inference: TritonInference, place: Place, body: bytes, length: int | None, value: Any = None) -> Written:
     """
     The whole of it.
 
     Args:
         inference: the server.
-        wanted: which model.
+        place: the model.
         body: all of it.
         length: bytes of JSON before the binary data: None for all of the body, 0 for a raw request.
         value: what the JSON is, where it is parsed already.
@@ -78,21 +67,19 @@ async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, leng
         InferenceFailed: as `TritonInference.infer`.
     """
     if length == 0:
-        return await informed(
-            inference, wanted.model, wanted.version, lambda info: _answered(inference, wanted, raw(info, wanted.version, body))
-        )
+        return await informed(inference, place, lambda info: _answered(inference, place, raw(info, place.version, body)))
     end = len(body) if length is None else length
 
     def understood() -> Asked:
-        return asked(wanted.model, wanted.version, parsed(body[:end]) if value is None else value, memoryview(body)[end:])
+        return asked(place.model, place.version, parsed(body[:end]) if value is None else value, memoryview(body)[end:])
 
-    return await _answered(inference, wanted, await off_loop_if_large(end, understood))
+    return await _answered(inference, place, await off_loop_if_large(end, understood))
 
 
-async def _answered(inference: TritonInference, wanted: Wanted, asking: Asked) -> Written:
+async def _answered(inference: TritonInference, place: Place, asking: Asked) -> Written:
     await _check_classes(inference, asking.request)
     response = await one(inference, asking.request)
-    response.model_name = wanted.name or wanted.model
+    response.model_name = place.name
     pairs = zip(response.outputs, response.raw_output_contents, strict=True)
     texts_bytes = sum(len(data) for output, data in pairs if not asking.is_binary(output.name))
     return await off_loop_if_large(texts_bytes, lambda: written(response, asking))
@@ -183,23 +170,17 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=id_of(value.get("id", "")))
     is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
     set_parameters(request, parameters)
-    names: set[str] = set()
     rest = binary
     if "inputs" not in value:
         raise HttpError(400, "the request has no 'inputs'")
     for number, entry in enumerate(_objects(value, "inputs")):
-        name, rest = _input(request, number, entry, rest)
-        if name in names:
-            raise HttpError(400, f"the input {name!r} is there twice")
-        names.add(name)
+        rest = _input(request, number, entry, rest)
     if len(rest):
         raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
     own: dict[str, bool] = {}
     base64: set[str] = set()
     for entry in _objects(value, "outputs"):
         name = _text(entry, "name", "an output")
-        if any(output.name == name for output in request.outputs):
-            raise HttpError(400, f"the output {name!r} is there twice")
         what = f"output {name!r}"
         wanted = _parameters(what, entry)
         if (is_binary := wanted.pop("binary_data", None)) is not None:
@@ -271,7 +252,7 @@ def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
     return shape
 
 
-def _input(request: Any, number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[str, memoryview]:
+def _input(request: Any, number: int, entry: Mapping[str, Any], rest: memoryview) -> memoryview:
     name = _text(entry, "name", f"input {number}")
     what = f"input {name!r}"
     datatype = _text(entry, "datatype", what)
@@ -293,7 +274,7 @@ def _input(request: Any, number: int, entry: Mapping[str, Any], rest: memoryview
             raise HttpError(400, f"{what} has 'data' and binary_data_size")
         data, rest = _taken(what, datatype, count, size, rest)
     set_parameters(add_input(request, name, datatype, shape, data), parameters)
-    return name, rest
+    return rest
 
 
 def _taken(what: str, datatype: str, count: int, size: Parameter, rest: memoryview) -> tuple[bytes, memoryview]:

@@ -68,7 +68,7 @@ class TritonInference:
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._leaving = Leaving()
-        self._infos: dict[tuple[str, str], tuple[float, ModelInfo]] = {}
+        self._infos: dict[tuple[str, str], tuple[float, str | None, ModelInfo]] = {}
 
     async def close(self) -> None:
         """End the channel and whatever calls run on it; those that were left are let go first."""
@@ -133,7 +133,7 @@ class TritonInference:
         """ServerMetadataResponse."""
         return await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
 
-    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
+    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0, placed: str | None = None) -> ModelInfo:
         """
         ModelMetadata and ModelConfig in one.
 
@@ -142,14 +142,15 @@ class TritonInference:
             version: empty for whichever the server takes.
             max_age_seconds: take an earlier answer that is so young. A reload is not told: a request that was built from it
                 and refused is to be built again from a fresh one.
+            placed: beside a maximum age: take one of any age that was given for the same identity.
         """
         kept = self._infos.get((model, version)) if max_age_seconds else None
-        if kept is not None and monotonic() - kept[0] < max_age_seconds:
-            return kept[1]
+        if kept is not None and (monotonic() - kept[0] < max_age_seconds or placed == kept[1] is not None):
+            return kept[2]
         asked = monotonic()
         info = ModelInfo(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
         self._infos.pop((model, version), None)
-        self._infos[model, version] = (asked, info)
+        self._infos[model, version] = (asked, placed, info)
         if len(self._infos) > KEPT_INFOS:
             del self._infos[next(iter(self._infos))]
         return info

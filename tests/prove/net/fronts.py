@@ -64,7 +64,7 @@ MISTAKES = (
     Mistake(
         "one token more",
         "A generation that ends at its most tokens is not told as `length`.",
-        "adapter/fronts/llm/collecting.py",
+        "adapter/fronts/llm/generating.py",
         "if self.generated_tokens >= self._wishes.max_new_tokens:",
         "if self.generated_tokens > self._wishes.max_new_tokens:",
         ("fronts/test_lmi.py", "fronts/test_tgi.py"),
@@ -72,7 +72,7 @@ MISTAKES = (
     Mistake(
         "failed invoke is full",
         "Every failed invoke that speaks of memory of the host is 507.",
-        "adapter/fronts/memory.py",
+        "adapter/fronts/answers.py",
         "(_expressions(_LOAD, text) if is_load else set())",
         "_expressions(_LOAD, text)",
         ("unit/fronts/sagemaker/test_the_contracts_rules.py", "fronts/test_the_multi_model_contract.py"),

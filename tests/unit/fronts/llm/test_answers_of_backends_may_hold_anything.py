@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.fronts.llm.backends import Piece, Profile, Token, profile_of
-from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.generating import Collector
 from adapter.fronts.llm.schemas import Lmi, Tgi
 from adapter.inference import InferenceFailed
 from tests.messages import Tensor, texts
