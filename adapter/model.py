@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from adapter.errors import InvalidRequest
 from adapter.settings.storage import CACHE_DIR, REPOSITORY_DIR
@@ -21,6 +21,10 @@ RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
 """The adapter's own folders where CACHE_DIR is not set; the settings know the folders of a running adapter."""
 MAX_SIZE_BYTES = 2**63 - 1
 """ModelMesh holds sizes in signed 64-bit numbers."""
+SizeSource = Literal["given", "reported", "measured", "estimated", "files"]
+"""
+Where a size comes from: the model's own parameter, Triton's backend, what was seen of memory, bounds of that, bytes of files.
+"""
 MAX_ID_BYTES = 255
 """Length of a directory name; Triton fails beyond it."""
 
@@ -261,6 +265,30 @@ class Crashes:
     count: int
     last: float
     """In seconds since the boot of the kernel."""
+
+
+class Measure(NamedTuple):
+    """What one model takes of memory, as far as it was seen."""
+
+    size_bytes: int
+    source: SizeSource
+    """`measured`, or `estimated`: known only within wide bounds, since others were loaded or unloaded at the same time."""
+    spread_bytes: int
+    """Of the bounds that it lies in; the size of a measured model is the upper one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """What is remembered of the size of one content."""
+
+    content: Content
+    model_type: str
+    """Cut and without options, to compare models of one kind."""
+    size_bytes: int
+    source: SizeSource
+    predicted_bytes: int = 0
+    """What was predicted when it was loaded first."""
+    spread_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from adapter.errors import InvalidRequest
-from adapter.model import MAX_SIZE_BYTES, Content, Crashes, Named, Record, id_problem
+from adapter.model import MAX_SIZE_BYTES, Content, Crashes, Named, Record, Sized, SizeSource, id_problem
 from adapter.units import MIB
 from adapter.volume.trees import opened, read_whole
 
@@ -33,6 +33,8 @@ MAX_ENTRIES = 20_000
 _ODD = "it is no regular file"
 _REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
 """By `opened` and `read_whole`."""
+MOST_SIZES = 5_000
+"""Of them, at most so many sizes of contents: the one noted longest ago goes for a new one."""
 MAX_LINE_BYTES = 64 * 1024
 """JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
 MAX_TEXT = 200
@@ -45,7 +47,10 @@ _Identity = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,128}\Z")]
 """Of a placed directory: it is compared, and has no other use."""
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 
-Entry = Record | Crashes
+_Size = Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
+_Content = tuple[_Name, _Name | None, _Name]
+
+Entry = Record | Crashes | Sized
 Key = tuple[str, str]
 """What later lines replace earlier ones by: the name of the first field, and its value."""
 
@@ -61,6 +66,7 @@ class Head(msgspec.Struct, frozen=True):
 class _Key(msgspec.Struct):
     id: str | None = None
     crash: _Name | None = None
+    sized: _Name | None = None
     gone: bool = False
 
 
@@ -73,9 +79,9 @@ class _RecordLine(msgspec.Struct, kw_only=True):
     model_type: _Text = msgspec.field(name="type")
     path: _Text
     storage_key: _Text | None = msgspec.field(default=None, name="key")
-    content: tuple[_Name, _Name | None, _Name] | None = None
+    content: _Content | None = None
     artifact_key: _Name | None = msgspec.field(default=None, name="artifact")
-    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)] = msgspec.field(name="size")
+    size_bytes: _Size = msgspec.field(name="size")
     placed: _Identity | None = None
     confirmed: _Seconds
     named: tuple[str, str] | msgspec.UnsetType = msgspec.UNSET
@@ -87,6 +93,18 @@ class _CrashLine(msgspec.Struct):
     digest: _Name = msgspec.field(name="crash")
     count: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
     last: _Seconds
+
+
+class _SizeLine(msgspec.Struct):
+    """`Sized`."""
+
+    spec: _Name = msgspec.field(name="sized")
+    content: _Content
+    model_type: _Text = msgspec.field(name="type")
+    size_bytes: _Size = msgspec.field(name="size")
+    source: SizeSource
+    predicted_bytes: _Size = msgspec.field(name="predicted")
+    spread_bytes: _Size = msgspec.field(name="spread")
 
 
 class JournalProblem(Exception):
@@ -110,13 +128,20 @@ class Found:
     """By model id."""
     crashes: dict[str, Crashes] = field(default_factory=dict)
     """By digest."""
+    sizes: dict[str, Sized] = field(default_factory=dict)
+    """By the digest of what was asked for, those noted longest ago first."""
 
     def put(self, key: Key, entry: Entry | None) -> bool:
         """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
-        table: dict[str, Any] = self.records if key[0] == "id" else self.crashes
+        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
+        table = tables[key[0]]
         if entry is None:
             return table.pop(key[1], None) is not None
-        if key[1] not in table and len(self.records) + len(self.crashes) >= MAX_ENTRIES:
+        if table is self.sizes:
+            table.pop(key[1], None)
+            if len(table) >= MOST_SIZES:
+                del table[next(iter(table))]
+        if key[1] not in table and len(self.records) + len(self.crashes) + len(self.sizes) >= MAX_ENTRIES:
             return False
         table[key[1]] = entry
         return True
@@ -156,6 +181,8 @@ def _whole(line: bytes) -> bytes:
 
 def key_of(entry: Entry) -> Key:
     """Of all lines on one model id, or on one content."""
+    if isinstance(entry, Sized):
+        return "sized", entry.content.spec
     return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
 
 
@@ -168,6 +195,9 @@ def line_of(entry: Entry) -> bytes:
     """What is kept of it. Texts for people are cut."""
     if isinstance(entry, Crashes):
         return _line(_CrashLine(**vars(entry)))
+    if isinstance(entry, Sized):
+        values = {**vars(entry), "content": tuple(vars(entry.content).values()), "model_type": entry.model_type[:MAX_TEXT]}
+        return _line(_SizeLine(spec=entry.content.spec, **values))
     shown = ("model_type", "path", "storage_key")
     texts = {name: text and text[:MAX_TEXT] for name, text in vars(entry).items() if name in shown}
     content = entry.content and tuple(vars(entry.content).values())
@@ -184,6 +214,8 @@ def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
     """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
     try:
         found = msgspec.json.decode(line, type=_Key)
+        if found.id is None and found.sized is not None:
+            return ("sized", found.sized), None if found.gone else _sized(msgspec.json.decode(line, type=_SizeLine))
         if found.id is None and found.crash is not None:
             crashes = None if found.gone else Crashes(**asdict(msgspec.json.decode(line, type=_CrashLine)))
             return ("crash", found.crash), crashes
@@ -199,6 +231,15 @@ def _record(line: _RecordLine) -> Record:
     content = Content(*line.content) if line.content else None
     named = Named(*line.named) if line.named else None
     return Record(**{**asdict(line), "content": content, "named": named})
+
+
+def _sized(line: _SizeLine) -> Sized:
+    """Raises ValueError: its content is of another request."""
+    values = asdict(line)
+    content = Content(*line.content)
+    if content.spec != values.pop("spec"):
+        raise ValueError("two requests")
+    return Sized(**{**values, "content": content})
 
 
 def _line(values: object) -> bytes:

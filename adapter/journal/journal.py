@@ -62,7 +62,7 @@ class Journal:
         self._discard = discard
         self._boot = boot or boot_id()
         self._known = self._left()
-        self.records, self.crashes = self._known.records, self._known.crashes
+        self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._descriptor = -1
@@ -177,7 +177,7 @@ class Journal:
 
     def _begin(self) -> None:
         """Another file, with all that is known; more may be noted meanwhile."""
-        entries: list[Entry] = [*self.records.copy().values(), *self.crashes.copy().values()]
+        entries: list[Entry] = [*self.records.copy().values(), *self.crashes.copy().values(), *self.sizes.copy().values()]
         content = b"".join((lines.head_line(self._boot, self._known.salt), *map(line_of, entries)))
         self._discard(self._new_path)
         descriptor = os.open(self._new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)

@@ -49,6 +49,8 @@ class TritonSettings(Group):
     Triton hangs when it accepts connections and has answered nothing for so long: `/healthz/triton` then asks for its
     restart.
     """
+    metrics_endpoint: Endpoint = setting("TRITON_METRICS_ENDPOINT", ENDPOINT, "127.0.0.1:8002")
+    """`port:N` or `host:N` of Triton's own metrics, which tell the memory of GPUs in use."""
     restricted_key: str | None = setting("TRITON_RESTRICTED_KEY", TEXT, None)
     """
     The key of Triton's `--grpc-restricted-protocol=…:KEY=VALUE`: with it only the adapter can load and unload models.
