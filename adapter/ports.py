@@ -281,9 +281,8 @@ class Memory(Protocol):
     def check(self) -> None:
         """Raises NoCapacity: memory is so short in truth that nothing more is loaded."""
 
-    @property
-    def capacity(self) -> CapacitySettings:
-        """What is announced now."""
+    def in_force(self, configured: CapacitySettings) -> CapacitySettings:
+        """What is announced now: as configured, or of what is measured (CAPACITY_SOURCE)."""
 
     @property
     def notice(self) -> str | None:

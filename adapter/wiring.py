@@ -21,6 +21,8 @@ from adapter.errors import StartError
 from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.memory.report import beside
+from adapter.memory.watch import Watch
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
 from adapter.serving import KnownModel
@@ -93,7 +95,12 @@ async def build(
         volume.claim()
         companion = None
         if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
-            companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
+            companion = Companion(
+                settings.companion.command,
+                environment=inherited(),
+                exit_seconds=settings.companion.exit_seconds,
+                wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
+            )
             companion.start()
             stack.push_async_callback(companion.end)
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
@@ -121,20 +128,23 @@ async def build(
             silent_seconds=settings.triton.silent_seconds,
         )
         stack.push_async_callback(_close, server)
+        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity)
         lifecycle = RuntimeLifecycle(
-            ports=Ports(store, repository, server, journal),
+            ports=Ports(store, repository, server, journal, memory),
             capacity=settings.capacity,
             unload_timeout_seconds=settings.triton.unload_timeout_seconds,
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
-        root_tasks = _watched(stack, settings, lifecycle, server, companion)
+        watching = asyncio.create_task(memory.run(), name="watch of memory")
+        stack.push_async_callback(end, watching, seconds=END_SECONDS)
+        root_tasks = (watching, *_watched(stack, settings, lifecycle, server, companion))
         reading = asyncio.create_task(store.ready(), name="cache")
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
         stack.push_async_callback(end, reading, seconds=END_SECONDS)
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
-        spi = await _spi(stack, settings, lifecycle, store)
+        spi = await _spi(stack, settings, lifecycle, store, memory)
         fronts = await _fronts(stack, settings, lifecycle, server, repository) if settings.has_fronts else None
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
@@ -197,9 +207,11 @@ def _watched(
     return tasks
 
 
-async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, store: Store) -> SpiServer | None:
+async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, store: Store, memory: Watch) -> SpiServer | None:
     """What ModelMesh calls, where it has a part in it; storage clients are made once it has had an answer."""
-    runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
+    runtime = ModelRuntime(
+        lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids, in_force=memory.in_force
+    )
     spi = None
     if settings.spi.listen is not None:
         spi = await listen(

@@ -32,9 +32,13 @@ log = structlog.stdlib.get_logger(__name__)
 class Companion:
     """One program beside the adapter. `start` comes first, in the main thread."""
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], exit_seconds: float) -> None:
-        """Of the running loop. `exit_seconds`: for the program's end after SIGTERM; then it is killed."""
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], exit_seconds: float, wrapper: Sequence[str] = ()) -> None:
+        """
+        Of the running loop. `exit_seconds`: for the program's end after SIGTERM; then it is killed. `wrapper`: words of a program
+        that becomes the one that follows it.
+        """
         self._command = tuple(command)
+        self._wrapper = tuple(wrapper)
         self._environment = environment
         self._exit_seconds = exit_seconds
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -52,7 +56,7 @@ class Companion:
         if program is None:
             raise StartError(f"TRITON_COMMAND: there is no program {self._command[0]!r}")
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._bury)
-        words = [sys.executable, "-I", "-S", str(KEEPER), str(os.getpid()), program, *self._command[1:]]
+        words = [sys.executable, "-I", "-S", str(KEEPER), str(os.getpid()), *self._wrapper, program, *self._command[1:]]
         try:
             self._pid = os.posix_spawn(
                 sys.executable,

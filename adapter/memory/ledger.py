@@ -43,6 +43,8 @@ class Ledger:
         self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
         self._open: dict[str, Change] = {}
         """By model id: the load or unload that runs."""
+        self._coming: set[str] = set()
+        """Models that are pulled: what is seen now is how it was before their loads."""
         self._unsettled: dict[str, tuple[Change, int]] = {}
         """By model id: a load that has ended and is not measured, and its estimate."""
         self._stubs: dict[int, tuple[Stub, float]] = {}
@@ -50,6 +52,8 @@ class Ledger:
         self._loaded: dict[str, float] = {}
         """By model id: since when it is loaded."""
         self._sizes: dict[str, int] = {}
+        self._most: dict[str, float] = {}
+        """By model id: the most of the host's memory that it may have taken, and so may give back."""
         self._leaving: list[Change] = []
         """Unloads that have ended, and that no sample shows yet."""
         self._unreturned = 0.0
@@ -67,7 +71,7 @@ class Ledger:
     @property
     def is_watching(self) -> bool:
         """Whether something runs, or waits to be measured."""
-        return bool(self._open or self._unsettled)
+        return bool(self._coming or self._open or self._unsettled)
 
     def is_unsettled(self, model: str) -> bool:
         """Whether the size of a loaded model may be told soon."""
@@ -75,6 +79,7 @@ class Ledger:
 
     def moved(self, model: str, state: str, at: float, size_bytes: int) -> None:
         """A model has come into this state of the lifecycle; `size_bytes`: what is believed of it."""
+        (self._coming.add if state == "pulling" else self._coming.discard)(model)
         if state == "lost":  # all that Triton had is gone with it
             self.forget()
         elif state == "loading":
@@ -82,8 +87,9 @@ class Ledger:
         elif state == "unloading":
             self._end(model, at)
             self._unsettled.pop(model, None)
-            held = max(size_bytes, self._sizes.pop(model, 0)) if self._loaded.pop(model, None) is not None else math.inf
-            self._begin(Change(model, at, least=-held, most=0.0))
+            self._loaded.pop(model, None)
+            self._sizes.pop(model, None)
+            self._begin(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
             self._stubs = {pid: known for pid, known in self._stubs.items() if owner_of(known[0].model) != model}
         else:
             change = self._end(model, at)
@@ -94,8 +100,9 @@ class Ledger:
 
     def forget(self) -> None:
         """Nothing that was seen holds any more: another Triton."""
-        for table in (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._leaving):
+        for table in (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most):
             table.clear()
+        self._leaving.clear()
         self.base_bytes, self._unreturned = None, 0.0
 
     def seen(self, report: Report, booked_bytes: int) -> None:
@@ -142,8 +149,8 @@ class Ledger:
                 self._unreturned += max(0.0, found[1] - change.least)
         for model, (change, estimate_bytes) in list(self._unsettled.items()):
             if (told := self._measured(change, estimate_bytes)) is not None:
-                del self._unsettled[model]
                 self._tell(model, told)
+                del self._unsettled[model]
 
     def _measured(self, load: Change, estimate_bytes: int) -> Measure | None:
         """What a load that has ended took; None: it cannot be said yet."""
@@ -152,12 +159,13 @@ class Ledger:
         if None in found.values() or any(self._stubs[pid][1] < load.end for pid in pids):
             return None
         low, high = found.pop(HOST, None) or (0.0, 0.0)
+        self._most[load.model] = high + self._unreturned
         devices = [each for each in found.values() if each is not None and each[1] >= LEAST_GROWTH_BYTES]
         if devices:
             return measure(*max(devices, key=lambda each: each[1]), estimate_bytes)
         if own := self._own(load.model, load.end):
-            load.least, load.most = own, max(own, high if low == high else own)
-            return Measure(int(load.most), "measured", int(load.most - own))
+            load.least = load.most = self._most[load.model] = own
+            return Measure(own, "measured", 0)
         told = measure(low, high + self._unreturned, estimate_bytes)
         self._unreturned = max(0.0, self._unreturned - max(0.0, told.size_bytes - high))
         return told

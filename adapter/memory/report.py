@@ -19,12 +19,26 @@ from adapter.model import MAX_SIZE_BYTES, id_problem, owner_of
 from adapter.volume.trees import opened, read_whole
 
 SCRIPT = Path(__file__).with_name("reporter.sh")
+SHELL = "/bin/sh"
 MAX_FILE_BYTES = 64 * 1024
 """A line of the control group, and of twenty processes."""
 NO_LIMIT_BYTES = 1 << 60
 """From here on version 1 of control groups means that there is no limit."""
 _MEMORY = re.compile(rb"memory (\d{1,12}(?:\.\d{1,9})?) (\d{1,19}) (\d{1,20}|max) (\d{1,19})")
 _STUB = re.compile(rb"stub (\d{1,10}) (\d{1,16}) ([^/]{1,255})")
+
+
+def beside(file: Path, models: Path) -> tuple[str, ...]:
+    """
+    The words of a shell that starts the reporter and becomes the program that follows; none where there is no shell.
+
+    Args:
+        file: that the reporter is to write.
+        models: Triton's model repository, as Triton sees it.
+    """
+    if not Path(SHELL).exists():
+        return ()
+    return SHELL, "-c", f'{SHELL} -c "$0" triton-memory "$1" "$2" & shift 2; exec "$@"', SCRIPT.read_text(), str(file), str(models)
 
 
 class Stub(NamedTuple):

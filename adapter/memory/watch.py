@@ -41,6 +41,8 @@ NEARLY_FULL = 0.95
 SHOWN_MODELS = 20
 """Whose sizes are series."""
 
+NOT_TOLD = "sizes are estimates: nothing beside Triton tells what it takes of memory"
+
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -112,20 +114,20 @@ class Watch:
         told = self._report
         return told if told is not None and self._clock() - told.at < OLD_SECONDS else None
 
-    @property
-    def capacity(self) -> CapacitySettings:
-        """As `ports.Memory`: as configured, or of what is measured (CAPACITY_SOURCE)."""
-        told, configured = self.report, self._configured
+    def in_force(self, configured: CapacitySettings) -> CapacitySettings:
+        """As `ports.Memory`."""
+        told = self.report
         if configured.source != "measured" or told is None or not told.limit_bytes:
             return configured
-        found = replace(configured, container_memory_bytes=told.limit_bytes, buffer_bytes=max(configured.buffer_bytes, self._needed_bytes))
-        return found if found.capacity_bytes > configured.default_model_bytes else configured
+        buffer_bytes = max(configured.buffer_bytes, self._needed_bytes)
+        found = replace(configured, container_memory_bytes=told.limit_bytes, buffer_bytes=buffer_bytes)
+        return configured if list(found.problems()) else found
 
     @property
     def notice(self) -> str | None:
         """As `ports.Memory`."""
         if self.report is None:
-            return f"sizes are estimates: {self._problem or 'no report of what Triton takes of memory'}"
+            return NOT_TOLD
         words = []
         if self._kills:
             words.append(f"the kernel has killed {self._kills} processes of Triton's container for want of memory{self._killed}")
@@ -170,7 +172,7 @@ class Watch:
 
     def _read(self, *, is_asking: bool) -> Report | None:
         """In a thread."""
-        if is_asking:
+        if is_asking and self._report is not None:
             with suppress(OSError):  # then the reporter tells every five seconds
                 os.close(os.open(self._asked_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
                 os.utime(self._asked_file, follow_symlinks=False)
