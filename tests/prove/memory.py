@@ -160,7 +160,12 @@ def pod(folder: Path, s3: S3Server, **env: str) -> Iterator[tuple[Pod, MemoryGro
     file, models = volume / "_adapter" / "triton-memory", volume / "_triton_models"
     with ExitStack() as stack:
         group = stack.enter_context(memory_group(folder / "group", file, models))
-        settings = {"CONTAINER_MEM_REQ_BYTES": "12GiB", "LOADTIME_TIMEOUT": "120000", "LOADING_CONCURRENCY": "4"} | env
+        settings = {
+            "CONTAINER_MEM_REQ_BYTES": "12GiB",
+            "LOADTIME_TIMEOUT": "120000",
+            "LOADING_CONCURRENCY": "4",
+            "CACHE_MAX_BYTES": "16GiB",
+        } | env
         made = Pod(volume, secret(folder / "secret", s3), settings, wrapper=group.wrapper)
         stack.enter_context(made)
         made.mesh.start()
@@ -221,6 +226,7 @@ def measured(chosen: list[Kind], folder: Path, s3: S3Server, *, at_once: int = 4
             lines.append(
                 Line(kind.name, first[kind.name], told[kind.name], known.size_bytes, known.source, again, true_bytes(group, kind.name))
             )
+        print(table(lines), flush=True)
         for kind in chosen:
             mesh.unload(kind.name)
         with ThreadPoolExecutor(at_once) as pool:
@@ -262,7 +268,6 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, S3Server(Path(folder) / "s3") as s3:
         lines = measured(kinds(is_whole=not given.short), Path(folder), s3)
-    print(table(lines))
     wrong = [problem for line in lines for problem in line.problems]
     print("\n".join(wrong))
     if given.json:

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from adapter.memory.report import SCRIPT, Report, read
 from adapter.volume.boot import boot_seconds
+from tests.real.children import TOP
 from tests.real.polls import until
 
 V1 = {
@@ -99,9 +101,8 @@ def test_processes_of_python_models_are_told_by_their_directory(start: Start, tm
     """Also one whose name has spaces; one of another Triton is not ours to tell."""
     (tmp_path / "elsewhere").mkdir()
     with stub(tmp_path, "a model") as pid, stub(tmp_path / "elsewhere", "foreign"):
-        until(lambda: b"model.py" in Path(f"/proc/{pid}/cmdline").read_bytes(), "the process")
-        time.sleep(0.3)
         start(V2)
+        until(lambda: (seen := told(tmp_path).stubs.get(pid)) and seen.size_bytes >= 32 << 20, "what the process holds")
         report = told(tmp_path)
     assert report.stubs.keys() == {pid}
     assert report.stubs[pid].model == "a model"
@@ -136,3 +137,11 @@ def test_it_ends_with_triton_and_leaves_what_is_there_alone(start: Start, tmp_pa
 
 def test_the_reporter_is_thirty_lines_of_plain_shell() -> None:
     assert len(SCRIPT.read_text().splitlines()) <= 30
+
+
+def test_chart_and_compose_run_this_very_script() -> None:
+    """`scripts/render` copies it into the chart; in the compose file each $ stands twice."""
+    chart = TOP / "deploy" / "helm" / "modelmesh-triton-adapter" / "files" / "memory.sh"
+    assert chart.read_text() == SCRIPT.read_text()
+    services = yaml.safe_load((TOP / "deploy" / "compose" / "compose.yaml").read_text())["services"]
+    assert services["triton"]["command"][3] == SCRIPT.read_text().replace("$", "$$")
