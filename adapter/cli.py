@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import SpiSettings, TelemetrySettings
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Shows for each model id what the adapter believes, what Triton's index shows and what lies on the volume, and marks "
         "what disagrees. Changes nothing. Works without a running adapter. Reads the same environment variables as serve.",
     )
+    models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
     models.add_argument(
@@ -235,10 +237,15 @@ def _models(chosen: argparse.Namespace) -> int:
     from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
+    capacity_bytes = None
+    with suppress(SettingsError):  # not of this environment
+        capacity_bytes = read_group(CapacitySettings).capacity_bytes
     while True:
-        seen = models.look(_ask_adapter, triton, volume)
+        seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
         if chosen.json:
             text = models_text.as_json(seen, drift_only=chosen.drift)
+        elif chosen.sizes:
+            text = models_text.sizes(seen, columns=shutil.get_terminal_size().columns)
         else:
             text = models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift)
         _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)

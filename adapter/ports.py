@@ -266,8 +266,8 @@ class OtherModels(ModelServer, Protocol):
 class Memory(Protocol):
     """What models take of memory in truth. Nothing here waits, but `settled`."""
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int]) -> None:
-        """Whom to tell what a model takes, by its id, and whom to ask for the sum of all sizes that were told."""
+    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
+        """Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes, and whom to call at each look."""
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:
         """A model has come into this state; `size_bytes`: what is believed of it."""

@@ -34,7 +34,7 @@ _ODD = "it is no regular file"
 _REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
 """By `opened` and `read_whole`."""
 MOST_SIZES = 5_000
-"""Of them, at most so many sizes of contents: the one noted longest ago goes for a new one."""
+"""Of them, sizes of contents: the one noted longest ago goes for a new one."""
 MAX_LINE_BYTES = 64 * 1024
 """JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
 MAX_TEXT = 200

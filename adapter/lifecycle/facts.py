@@ -22,6 +22,7 @@ over restarts of the adapter. A success forgets the count.
 
 from __future__ import annotations
 
+from heapq import nlargest
 from statistics import median_high
 
 from adapter.errors import CrashesTriton, NoCapacity
@@ -30,6 +31,7 @@ from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes, Measure, ModelSpec, Sized, SizeSource
 from adapter.ports import Journal, Memory
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
+from adapter.telemetry.metrics import MODEL_BYTES
 from adapter.units import show_bytes
 
 UNFIT_BYTES = 16 * 1024
@@ -38,6 +40,8 @@ Predicted for a model that is known not to fit: small, so that ModelMesh evicts 
 loadModel, whose refusal then shows the reason. With a prediction above the capacity ModelMesh never
 calls loadModel, and the reason is not shown. Source: observed on ModelMesh.
 """
+SHOWN_MODELS = 20
+"""Whose sizes are series of metrics."""
 ENOUGH_MODELS = 5
 """Python models that were measured: from then on their median is what is predicted of another one."""
 MOST_CRASHES = 3
@@ -59,6 +63,8 @@ class Facts:
         self._configured = capacity
         self._journal = journal
         self._memory = memory
+        self._shown: set[tuple[str, str]] = set()
+        """Labels of the series of sizes."""
 
     @property
     def _capacity(self) -> CapacitySettings:
@@ -148,6 +154,21 @@ class Facts:
             self._registry.note(model)
         if model.content is not None:
             self.remember(model.content, measure.size_bytes, measure.source, spread_bytes=measure.spread_bytes)
+
+    def show(self) -> None:
+        """The series of the largest models; those of others go."""
+        wanted: dict[tuple[str, str], int] = {}
+        for model in nlargest(SHOWN_MODELS, self._registry.all_in(State.LOADED), key=lambda model: model.size_bytes):
+            wanted[model.model_id, "told"] = model.size_bytes
+            if (known := self._same(model.content)) is not None:
+                wanted[model.model_id, "predicted"] = known.predicted_bytes
+                if known.source in _SEEN:
+                    wanted[model.model_id, "measured"] = known.size_bytes
+        for labels in self._shown - wanted.keys():
+            MODEL_BYTES.remove(*labels)
+        for labels, size in wanted.items():
+            MODEL_BYTES.labels(*labels).set(size)
+        self._shown = set(wanted)
 
     def is_final(self, model: Model) -> bool:
         """Whether the size of a loaded model is told as it is. Else ModelMesh is told none, and asks for it again."""

@@ -49,7 +49,7 @@ class RuntimeLifecycle(Known):
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
-        ports.memory.follow(facts.seen, registry.loaded_bytes)
+        ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
         self._predicting = Predicting(ports.store, facts, ports.journal.digests)
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)

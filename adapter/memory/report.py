@@ -22,6 +22,8 @@ SCRIPT = Path(__file__).with_name("reporter.sh")
 SHELL = "/bin/sh"
 MAX_FILE_BYTES = 64 * 1024
 """A line of the control group, and of twenty processes."""
+OLD_SECONDS = 20.0
+"""A report of so long ago tells nothing of now."""
 NO_LIMIT_BYTES = 1 << 60
 """From here on version 1 of control groups means that there is no limit."""
 _MEMORY = re.compile(rb"memory (\d{1,12}(?:\.\d{1,9})?) (\d{1,19}) (\d{1,20}|max) (\d{1,19})")

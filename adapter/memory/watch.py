@@ -2,7 +2,7 @@
 Asks the reporter and Triton's metrics, keeps the ledger, and tells what comes of it: sizes, metrics, notices, refusals.
 
 While something is loaded, unloaded or not measured yet, the reporter is asked twice a second, by the age of a file beside its own;
-else the task sleeps. What hangs (a volume, Triton) keeps a thread of this package and nobody else: what was told last then grows
+else the task sleeps. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told last then grows
 old, and what is old counts as not told.
 """
 
@@ -20,7 +20,7 @@ import structlog
 from adapter.errors import NoCapacity
 from adapter.memory import devices, report
 from adapter.memory.ledger import Ledger
-from adapter.memory.report import Report
+from adapter.memory.report import OLD_SECONDS, Report
 from adapter.model import Measure
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry import metrics
@@ -32,14 +32,10 @@ TICK_SECONDS, IDLE_SECONDS = 0.4, 5.0
 """Between two looks; the first one below the reporter's own half second."""
 DEVICES_SECONDS, NO_DEVICES_SECONDS = 1.0, 60.0
 """Between two questions for Triton's metrics while something is watched; where there is no GPU."""
-OLD_SECONDS = 20.0
-"""A report of so long ago tells nothing of now."""
 SETTLED_SECONDS = 5.0
 """Longest wait for a measurement; ModelMesh waits 30 s for a size."""
 NEARLY_FULL = 0.95
 """Share of the limit from which on nothing more is loaded: the kernel kills at all of it."""
-SHOWN_MODELS = 20
-"""Whose sizes are series."""
 
 NOT_TOLD = "sizes are estimates: nothing beside Triton tells what it takes of memory"
 
@@ -66,6 +62,7 @@ class Watch:
         self._clock = clock
         self.ledger = Ledger()
         self._booked_bytes: Callable[[], int] = lambda: 0
+        self._on_look: Callable[[], None] = lambda: None
         self._report: Report | None = None
         self._kills = 0
         self._killed = ""
@@ -77,9 +74,9 @@ class Watch:
         self._has_looked = asyncio.Event()
         """Set with each look, then replaced."""
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int]) -> None:
+    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
         """As `ports.Memory`."""
-        self.ledger.on_measured, self._booked_bytes = on_measured, booked_bytes
+        self.ledger.on_measured, self._booked_bytes, self._on_look = on_measured, booked_bytes, on_look
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:
         """As `ports.Memory`."""
@@ -157,6 +154,7 @@ class Watch:
                 if asking is None and self._endpoint is not None and self._are_devices_due(is_watching=is_watching):
                     self._devices_at = self._clock()
                     asking = asyncio.wrap_future(threads.submit(devices.asked, self._endpoint))
+                self._on_look()
                 self._has_looked.set()
                 self._has_looked = asyncio.Event()
                 self._is_stirred.clear()

@@ -18,7 +18,9 @@ from typing import Any
 from adapter.errors import AdapterError
 from adapter.inventory import by_owner, drift_of
 from adapter.journal.file import NAME, Found, JournalProblem, NoJournal, OtherBoot, read
-from adapter.model import PROBE, Placed, ServerModel
+from adapter.memory.report import OLD_SECONDS, Report
+from adapter.memory.report import read as read_report
+from adapter.model import PROBE, Placed, Record, ServerModel
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
 from adapter.telemetry.redaction import redact
@@ -41,7 +43,7 @@ AskAdapter = Callable[..., tuple[bool, Sequence[str]]]
 """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
 
 
-def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings) -> dict[str, Any]:
+def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
     """
     Look at all places once. Blocks, for a bounded time whatever hangs.
 
@@ -57,13 +59,21 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     if is_alive:
         is_ready, lines = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
     problems = dict[str, str | None]()
-    journal, placed, artifacts = _on_volume(volume, problems, is_alive=is_alive)
+    journal, placed, artifacts, told = _on_volume(volume, problems, is_alive=is_alive)
     version, rows, problems["triton"] = asyncio.run(_asked(triton))
-    records, crashes = (journal.records, journal.crashes) if journal else ({}, {})
+    records, crashes, sizes = (journal.records, journal.crashes, journal.sizes) if journal else ({}, {}, {})
     booted = time.time() - boot_seconds()
 
     def moment(seconds: float) -> datetime:
         return datetime.fromtimestamp(max(0.0, booted + seconds), UTC)
+
+    def sized(record: Record) -> dict[str, Any] | None:
+        known = sizes.get(record.content.spec) if record.content else None
+        if known is None or known.content != record.content:
+            return None
+        is_seen = known.source in ("measured", "reported")
+        seen_bytes = known.size_bytes if is_seen else None
+        return {"source": known.source, "predicted_bytes": known.predicted_bytes, "measured_bytes": seen_bytes}
 
     def shown(name: str) -> dict[str, Any]:
         record, there, seen = records.get(name), placed.get(name), by_id.get(name, [])
@@ -82,6 +92,7 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
                 "path": redact(record.path),
                 "storage_key": record.storage_key,
                 "size_bytes": record.size_bytes,
+                "size": sized(record),
             },
             "triton": None if problems["triton"] is not None else [{**row._asdict(), "reason": redact(row.reason)} for row in seen],
             "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
@@ -92,38 +103,60 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     models = [shown(name) for name in sorted({*records, *by_id, *placed}) if not name.startswith(PROBE)]
     contents = {name: record.content.crash for name, record in records.items() if record.content}
     idle = artifacts - {record.artifact_key for record in records.values()}
-    told = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
+    places = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
     return {
         "format": FORMAT,
         "time": moment(boot_seconds()),
         "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
         "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
-        "triton": {"endpoint": triton.target, "version": version or None, **told["triton"]},
-        "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
-        "folder": {"path": str(volume.repository_dir), **told["folder"]},
+        "triton": {"endpoint": triton.target, "version": version or None, **places["triton"]},
+        "journal": {"path": str(volume.cache_dir / NAME), **places["journal"]},
+        "folder": {"path": str(volume.repository_dir), **places["folder"]},
         "artifacts": {"count": len(artifacts), "idle": None if problems["journal"] is not None else len(idle)},
         "crashes": [
             {"count": each.count, "last": moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
             for each in sorted(crashes.values(), key=lambda crashes: -crashes.last)
         ],
+        "memory": {
+            "told_bytes": sum(record.size_bytes for record in records.values() if record.state == "loaded"),
+            "capacity_bytes": capacity_bytes,
+            "used_bytes": told.used_bytes if told else None,
+            "limit_bytes": told.limit_bytes if told else None,
+        },
         "models": models,
     }
 
 
 def _on_volume(
     volume: VolumeSettings, problems: dict[str, str | None], *, is_alive: bool
-) -> tuple[Found | None, Mapping[str, Placed], frozenset[str]]:
-    """What journal, repository folder and cache hold, read in a thread that does not keep the process: a volume may hang."""
+) -> tuple[Found | None, Mapping[str, Placed], frozenset[str], Report | None]:
+    """What journal, folder, cache and the reporter's file hold, read in a thread that does not keep the process: a volume may hang."""
     threads = Threads("look", 1)
     try:
-        looked = threads.submit(lambda: (_believed(volume.cache_dir, is_alive=is_alive), _placed(volume), _artifacts(volume.cache_dir)))
-        (journal, problems["journal"]), (placed, problems["folder"]), artifacts = looked.result(VOLUME_SECONDS)
+        looked = threads.submit(
+            lambda: (
+                _believed(volume.cache_dir, is_alive=is_alive),
+                _placed(volume),
+                _artifacts(volume.cache_dir),
+                _told(volume.memory_path),
+            )
+        )
+        (journal, problems["journal"]), (placed, problems["folder"]), artifacts, told = looked.result(VOLUME_SECONDS)
     except TimeoutError:
         problems["journal"] = problems["folder"] = f"the volume has not answered within {VOLUME_SECONDS:g} s"
-        return None, {}, frozenset()
+        return None, {}, frozenset(), None
     finally:
         threads.shutdown()
-    return journal, placed, artifacts
+    return journal, placed, artifacts, told
+
+
+def _told(path: Path) -> Report | None:
+    """What Triton's memory is now, if a reporter tells it."""
+    try:
+        told = read_report(path)
+    except OSError:
+        return None
+    return told if told is not None and abs(boot_seconds() - told.at) < OLD_SECONDS else None
 
 
 def _believed(cache_dir: Path, *, is_alive: bool) -> tuple[Found | None, str | None]:

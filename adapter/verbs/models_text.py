@@ -27,6 +27,7 @@ Model = Mapping[str, Any]
 MIN_WIDTH = 60
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
 """The id comes last, so that it is never cut."""
+SIZE_COLUMNS = (("SIZE", ">6"), ("SOURCE", "<9"), ("PREDICTED", ">9"), ("MEASURED", ">8"), ("SINCE", ">6"), ("STATE", "<9"))
 UNDER_WAY = ("pulling", "loading", "unloading")
 DRIFTS: dict[Drift, tuple[str, str]] = {
     "lost": ("loaded, but this Triton was never asked for it: Triton has restarted", "wait: the adapter loads it again"),
@@ -60,6 +61,30 @@ def text(view: View, *, columns: int, drift_only: bool) -> str:
         title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(models) else []
         lines += [*title, *_table(agreeing, view, width), ""]
     return "\n".join([*lines, *_wrapped(_summary(view), width)]) + "\n"
+
+
+def sizes(view: View, *, columns: int) -> str:
+    """How much memory each model has, and where that number comes from, the largest first."""
+    records = sorted((model for model in view["models"] if model["adapter"]), key=lambda model: -model["adapter"]["size_bytes"])
+    lines = [_bar(view["memory"], max(columns, MIN_WIDTH)), "", f"  {_row((title for title, _ in SIZE_COLUMNS), SIZE_COLUMNS)}  MODEL"]
+    for model in records:
+        record, size = model["adapter"], model["adapter"]["size"] or {}
+        amounts = (record["size_bytes"], size.get("predicted_bytes"), size.get("measured_bytes"))
+        told, predicted, measured = (_short(amount) if amount else "-" for amount in amounts)
+        cells = (told, size.get("source", "-"), predicted, measured, _age(view["time"] - record["since"]), record["state"])
+        lines.append(f"  {_row(cells, SIZE_COLUMNS)}  {shown(model['id'])}")
+    return "\n".join(lines) + "\n"
+
+
+def _bar(memory: Mapping[str, Any], width: int) -> str:
+    """The sum of what ModelMesh was told, against the capacity; and what Triton takes in truth."""
+    told, capacity, used, limit = (memory[name] for name in ("told_bytes", "capacity_bytes", "used_bytes", "limit_bytes"))
+    words = f"{_short(told)} of models" + (f" of {_short(capacity)} capacity" if capacity else "")
+    truth = "sizes are estimates" if used is None else f"Triton takes {_short(used)}" + (f" of {_short(limit)}" if limit else "")
+    left = max(width - len(words) - len(truth) - 6, 10)
+    filled = min(left, round(left * told / capacity)) if capacity else 0
+    bar = f"[{'#' * filled:.<{left}}] " if capacity else ""
+    return f"{bar}{words}; {truth}"
 
 
 def as_json(view: View, *, drift_only: bool) -> str:
@@ -132,8 +157,8 @@ def rows_of(model: Model) -> list[ServerModel]:
     return [ServerModel(**row) for row in model["triton"] or ()]
 
 
-def _row(cells: Iterable[str]) -> str:
-    return "  ".join(f"{cell:{size}}" for cell, (_, size) in zip(cells, COLUMNS, strict=True))
+def _row(cells: Iterable[str], columns: Sequence[tuple[str, str]] = COLUMNS) -> str:
+    return "  ".join(f"{cell:{size}}" for cell, (_, size) in zip(cells, columns, strict=True))
 
 
 def triton_word(model_id: str, rows: Sequence[ServerModel]) -> str:
@@ -171,7 +196,10 @@ def _size(model: Model) -> str:
     told = model["adapter"]["size_bytes"] if model["adapter"] else 0
     if not told and model["folder"] is None:
         return "-"
-    size: float = told or model["folder"]["size_bytes"]
+    return _short(told or model["folder"]["size_bytes"])
+
+
+def _short(size: float) -> str:
     units = iter("KMGTPE")
     unit = ""
     while size >= (1000 if unit else 1024) and unit != "E":

@@ -185,7 +185,10 @@ def true_bytes(group: MemoryGroup, model: str) -> int:
     """Anonymous and shared memory of the model's own processes, by the kernel."""
     total = 0
     for pid in (group.folder / "cgroup.procs").read_text().split():
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:  # the reporter's own sleep has just ended
+            continue
         of = next((word.partition(b"_triton_models/")[2].split(b"/")[0].decode() for word in words if b"_triton_models/" in word), "")
         if b"stub" in words[0] and of.partition("~inner~")[0] == model:
             numbers = dict(line.split()[:2] for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
