@@ -37,6 +37,9 @@ def serve(settings: Settings | ProxySettings) -> int:
         asyncio.run(_serve_proxy(settings) if isinstance(settings, ProxySettings) else _serve(settings))
     except StartError as error:
         log.error("start.failed", cause=str(error))  # noqa: TRY400 - one sentence, not a traceback
+    except ModuleNotFoundError as error:
+        cause = f"an HTTP front needs {error.name}, which is not installed: pip install 'modelmesh-triton-adapter[http]'"
+        log.error("start.failed", cause=cause)  # noqa: TRY400
     return CANNOT_START
 
 
@@ -69,15 +72,12 @@ async def _serve(settings: Settings) -> NoReturn:
         )
         _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
+        fronts = [adapter.fronts] if adapter.fronts else []
         if adapter.companion is not None and adapter.companion.exit_code is not None:
-            if adapter.fronts is not None:
-                await adapter.fronts.drained(ANSWER_SECONDS)
+            await asyncio.gather(*(each.drained(ANSWER_SECONDS) for each in fronts))
             _leave(adapter.companion.exit_code or UNSETTLED)  # 0 or not: it was not asked to end
-        draining = adapter.lifecycle.drain(settings.lifetime.grace_seconds)
-        if adapter.fronts is None:
-            has_settled = await draining
-        else:
-            has_settled, _ = await asyncio.gather(draining, adapter.fronts.drained(settings.lifetime.grace_seconds))
+        grace_seconds = settings.lifetime.grace_seconds
+        has_settled, *_ = await asyncio.gather(adapter.lifecycle.drain(grace_seconds), *(each.drained(grace_seconds) for each in fronts))
         if adapter.spi is not None:
             await adapter.spi.stop(ANSWER_SECONDS)
         if adapter.companion is not None:

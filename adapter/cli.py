@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
 from adapter.settings.capacity import CapacitySettings
@@ -76,21 +77,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Lets ModelMesh load and unload models in an NVIDIA Triton server.")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND")
-    serve = verbs.add_parser("serve", help="run the adapter; its settings are environment variables")
-    serve.set_defaults(run=_serve)
+    verbs.add_parser("serve", help="run the adapter; its settings are environment variables").set_defaults(run=_serve)
     settings = verbs.add_parser("settings", help="explain all settings")
     settings.add_argument("--markdown", action="store_true", help="as a Markdown table")
     settings.set_defaults(run=_settings)
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
-    probe.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="longest time for all of it (default: 5)")
-    probe.add_argument(
-        "--host",
-        type=_host,
-        metavar="NAME:PORT",
-        help="instead ask over HTTP, at METRICS_PORT, every address of this name, as a headless Service has one for each pod; "
-        "exit code 0 also when the name has no address",
-    )
+    probe.add_argument("--timeout", **SECONDS, default=5.0, help="longest time for all of it (default: 5)")
+    hosts = "instead ask over HTTP, at METRICS_PORT, every address of this name, as a headless Service has one for each pod; "
+    probe.add_argument("--host", type=_host, metavar="NAME:PORT", help=f"{hosts}exit code 0 also when the name has no address")
     probe.set_defaults(run=_probe)
     layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
     layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
@@ -109,14 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
-    models.add_argument(
-        "--watch",
-        type=_seconds,
-        nargs="?",
-        const=2.0,
-        metavar="SECONDS",
-        help="again and again, with this pause (default: 2), until Ctrl-C",
-    )
+    models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
     models.set_defaults(run=_models)
     load = verbs.add_parser(
         "load",
@@ -127,21 +115,15 @@ def _parser() -> argparse.ArgumentParser:
     load.add_argument("--type", default="", help="onnx, pytorch, python, …; default: what the model's config.pbtxt says")
     load.add_argument("--storage-key", metavar="KEY", help="entry of the storage config")
     load.add_argument("--config", type=Path, metavar="FILE", help="JSON object: storage parameters of this request")
-    load.add_argument(
-        "--infer",
-        action="append",
-        nargs="?",
-        const="",
-        metavar="INPUT=1,2,3",
-        help="then ask the model; for each input; default: zeros",
-    )
+    given = "then ask the model; for each input; default: zeros"
+    load.add_argument("--infer", action="append", nargs="?", const="", metavar="INPUT=1,2,3", help=given)
     unload = verbs.add_parser("unload", help="let the running adapter unload a model")
     load.add_argument("--id", help="the model's name in Triton; default: its path")
     unload.add_argument("id", metavar="ID", help="the model's name in Triton")
     for verb in (load, unload):
         verb.set_defaults(run=_load_or_unload)
         verb.add_argument("--force", action="store_true", help="also beside a ModelMesh, which does not learn of it")
-        verb.add_argument("--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="longest time (default: 600)")
+        verb.add_argument("--timeout", **SECONDS, default=600.0, help="longest time (default: 600)")
     return parser
 
 
@@ -158,6 +140,9 @@ def _host(text: str) -> Endpoint:
         if endpoint.socket is None:
             return endpoint
     raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
+
+
+SECONDS: dict[str, Any] = {"type": _seconds, "metavar": "SECONDS"}
 
 
 def _serve(_chosen: argparse.Namespace) -> int:
@@ -214,18 +199,16 @@ def _ask_adapter(*, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence
 
 
 def _layout(chosen: argparse.Namespace) -> int:
+    from adapter.errors import AdapterError  # noqa: PLC0415 - only for this verb
     from adapter.verbs import layout  # noqa: PLC0415 - only for this verb
 
     params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
     if chosen.allow_decoupled:
         params["adapter.allowDecoupled"] = "true"
-    columns = shutil.get_terminal_size().columns
     try:
-        fits, text = layout.examine(
-            chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params, columns=columns
-        )
-    except layout.CannotLookError as error:
-        _complain(str(error))
+        fits, text = layout.examine(chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params)
+    except (AdapterError, OSError) as error:
+        _complain(str(error) if isinstance(error, AdapterError) else f"{error.filename} cannot be read: {error.strerror}")
         return USAGE
     _say(text)
     return OK if fits else FAILED
@@ -234,50 +217,35 @@ def _layout(chosen: argparse.Namespace) -> int:
 def _models(chosen: argparse.Namespace) -> int:
     volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
-    from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
+    from adapter.verbs import models, sizes  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
     capacity_bytes = None
     with suppress(SettingsError):  # not of this environment
         capacity_bytes = read_group(CapacitySettings).capacity_bytes
-    while True:
-        seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
-        if chosen.json:
-            text = models_text.as_json(seen, drift_only=chosen.drift)
-        elif chosen.sizes:
-            text = models_text.sizes(seen, columns=shutil.get_terminal_size().columns)
-        else:
-            text = models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift)
-        _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
-        if chosen.watch is None:
-            return OK if seen["agrees"] else FAILED
-        try:
+    with suppress(KeyboardInterrupt):
+        while True:
+            seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
+            columns = shutil.get_terminal_size().columns
+            if chosen.json:
+                text = models.as_json(seen, drift_only=chosen.drift)
+            elif chosen.sizes:
+                text = sizes.text(seen, columns=columns)
+            else:
+                text = models.text(seen, columns=columns, drift_only=chosen.drift)
+            _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
+            if chosen.watch is None:
+                return OK if seen["agrees"] else FAILED
             time.sleep(chosen.watch)
-        except KeyboardInterrupt:
-            return OK
+    return OK
 
 
 def _load_or_unload(chosen: argparse.Namespace) -> int:
     from adapter.verbs import load  # noqa: PLC0415 - brings gRPC
 
     try:
-        adapter = load.Adapter.from_env(is_forced=chosen.force)
-        if chosen.verb == "unload":
-            load.unload(adapter, chosen.id, seconds=chosen.timeout, say=_say)
-            return OK
-        model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
-        load.load(
-            adapter,
-            chosen.path,
-            model_id,
-            type_name=chosen.type,
-            storage_key=chosen.storage_key,
-            config=chosen.config,
-            seconds=chosen.timeout,
-            say=_say,
-        )
-        if chosen.infer is not None:
-            load.infer(model_id, chosen.infer, _say)
+        for text in load.run(chosen):
+            _say(text)
     except load.NotDoneError as error:
         _complain(str(error))
         return FAILED

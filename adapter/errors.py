@@ -115,7 +115,7 @@ class SourceChanged(SourceError):
 
 
 class DiskFull(AdapterError):
-    """The volume has no room for the model's files."""
+    """The files of the model do not fit on the volume."""
 
 
 class VolumeFailed(AdapterError):

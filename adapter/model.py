@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
 
 from adapter.errors import InvalidRequest
 from adapter.settings.storage import CACHE_DIR, REPOSITORY_DIR
@@ -91,8 +93,7 @@ def is_utf8(text: str) -> bool:
     return text.isascii() or text.encode(errors="ignore").decode() == text
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a front's caller called a model, where a model id cannot be that."""
 
     name: str
@@ -219,52 +220,85 @@ class Artifact:
     """Its name in the cache, by which a later process finds it again; None: it goes with its last model."""
 
 
-@dataclass(frozen=True)
-class Content:
+MAX_TEXT = 200
+"""Characters of a type, a path or a storage key in the journal: they are for people."""
+Label = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z_-]{1,128}\Z")]
+"""Also a name of an artifact: never a path."""
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
+"""Since the boot of the kernel."""
+
+
+SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a model was loaded from, as digests (`adapter.digests`): two equal contents are the same model."""
 
-    spec: str
+    spec: Digest
     """Of what was asked, all but the model id."""
-    listing: str | None
+    listing: Digest | None
     """Of what storage had; None: it has no versions, so it equals nothing, not even itself."""
-    crash: str
+    crash: Digest
     """Of type, path, storage key and listing: what Triton's deaths are counted by."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """What the journal keeps of one model id, without secrets."""
+class Record(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"model_id": "id", "model_type": "type", "storage_key": "key", "artifact_key": "artifact", "size_bytes": "size"},
+):
+    """What the journal keeps of one model id, without secrets. Its annotations bound what is read."""
 
     model_id: str
-    state: str
-    """As the lifecycle calls it: `loading`, `loaded`, `lost`…"""
-    since: float
-    """When it came into this state, in seconds since the boot of the kernel; so are all times here."""
-    model_type: str = ""
-    path: str = ""
+    state: Annotated[str, msgspec.Meta(pattern=r"\A(?:loaded|lost|loading|unloading|failed|pulling)\Z")]
+    """As the lifecycle calls it."""
+    since: Seconds
+    """When it came into this state."""
+    model_type: Label = ""
+    path: Label = ""
     """For people, redacted."""
-    storage_key: str | None = None
+    storage_key: Label | None = None
     content: Content | None = None
     """None while unknown: found in Triton without a record."""
-    artifact_key: str | None = None
-    size_bytes: int = 0
-    placed: str | None = None
-    """Identity of the directory in Triton's repository folder, as `ModelRepository.place` gave it."""
-    confirmed: float = 0.0
+    artifact_key: Digest | None = None
+    size_bytes: SizeBytes = 0
+    placed: Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,128}\Z")] | None = None
+    """Identity of the directory in Triton's repository folder, as `ModelRepository.place` gave it: it is compared, and has no other use."""
+    confirmed: Seconds = 0.0
     """When it was loaded, or confirmed by an equal load."""
     named: Named | None = None
     """Of a model that a front has loaded."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Crashes:
+class Crashes(msgspec.Struct, frozen=True, kw_only=True, rename={"digest": "crash"}):
     """How often Triton died while it was loading one content."""
 
-    digest: str
+    digest: Digest
     """Of type, path, storage key and listing."""
-    count: int
-    last: float
-    """In seconds since the boot of the kernel."""
+    count: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+    last: Seconds
+
+
+class Sized(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"content": "sized", "model_type": "type", "size_bytes": "size", "predicted_bytes": "predicted", "spread_bytes": "spread"},
+):
+    """What is remembered of the size of one content."""
+
+    content: Content
+    model_type: Label
+    """Without options, to compare models of one kind."""
+    size_bytes: SizeBytes
+    source: SizeSource
+    predicted_bytes: SizeBytes
+    """What was predicted when it was loaded first."""
+    spread_bytes: SizeBytes
+    """As in `Measure`."""
 
 
 class Measure(NamedTuple):
@@ -275,20 +309,6 @@ class Measure(NamedTuple):
     """`measured`, or `estimated`: known only within wide bounds, since others were loaded or unloaded at the same time."""
     spread_bytes: int
     """Of the bounds that it lies in; the size of a measured model is the upper one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sized:
-    """What is remembered of the size of one content."""
-
-    content: Content
-    model_type: str
-    """Cut and without options, to compare models of one kind."""
-    size_bytes: int
-    source: SizeSource
-    predicted_bytes: int = 0
-    """What was predicted when it was loaded first."""
-    spread_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from adapter.units import parse_bool, parse_bytes
 PREFIX = "adapter."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Parameter:
     """One row."""
 
@@ -47,26 +47,17 @@ def _directory(text: str) -> str:
 
 
 MODEL_SIZE = Parameter(
-    name=f"{PREFIX}modelSizeBytes",
-    field="size_hint_bytes",
-    parse=_size,
-    value="a size greater than 0, in bytes or with a unit as in 512MiB",
-    meaning="memory that the loaded model takes; counts more than a prediction, and than any measurement that fits",
-)
+    f"{PREFIX}modelSizeBytes", "size_hint_bytes", _size, "a size greater than 0, in bytes or with a unit as in 512MiB",
+    "memory that the loaded model takes; counts more than a prediction, and than any measurement that fits",
+)  # fmt: skip
 TOP_MODEL = Parameter(
-    name=f"{PREFIX}topModel",
-    field="top_model",
-    parse=_directory,
-    value="the name of a directory",
-    meaning="of a bundle: the directory of the model that is asked for inference, where the configs do not tell",
-)
+    f"{PREFIX}topModel", "top_model", _directory, "the name of a directory",
+    "of a bundle: the directory of the model that is asked for inference, where the configs do not tell",
+)  # fmt: skip
 ALLOW_DECOUPLED = Parameter(
-    name=f"{PREFIX}allowDecoupled",
-    field="allow_decoupled",
-    parse=parse_bool,
-    value='"true" or "false"',
-    meaning="load a `vllm` model without a config.pbtxt, although ModelMesh cannot forward its answers, which are decoupled",
-)
+    f"{PREFIX}allowDecoupled", "allow_decoupled", parse_bool, '"true" or "false"',
+    "load a `vllm` model without a config.pbtxt, although ModelMesh cannot forward its answers, which are decoupled",
+)  # fmt: skip
 PARAMETERS = (MODEL_SIZE, TOP_MODEL, ALLOW_DECOUPLED)
 
 

@@ -67,7 +67,7 @@ class StoredModel(Protocol):
 
         Raises:
             SourceError: any file could not be read whole and unchanged (SourceChanged: list again).
-            DiskFull: no room, with both numbers.
+            DiskFull: with both numbers.
         """
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from adapter.companion import Companion
-from adapter.errors import StartError
-from adapter.journal.file import NAME as JOURNAL
-from adapter.journal.journal import Journal
+from adapter.journal import NAME as JOURNAL
+from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.memory.report import beside
 from adapter.memory.watch import Watch
@@ -70,7 +69,7 @@ class Adapter:
     """Triton, where it is our child."""
     fronts: Listeners | None
     """None where no HTTP front is on."""
-    root_tasks: tuple[asyncio.Task[None], ...]
+    root_tasks: Sequence[asyncio.Task[None]]
     """Run for as long as the adapter does; when one ends, something is broken."""
 
 
@@ -90,8 +89,7 @@ async def build(
         StartError: it cannot start; what had been started has ended.
     """
     async with AsyncExitStack() as stack:
-        volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
-        stack.callback(volume.close)
+        volume = stack.enter_context(closing(Volume(settings.volume.repository_dir, settings.volume.cache_dir)))
         volume.claim()
         companion = None
         if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
@@ -101,10 +99,8 @@ async def build(
                 exit_seconds=settings.companion.exit_seconds,
                 wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
             )
-            companion.start()
             stack.push_async_callback(companion.end)
-        journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
-        stack.callback(journal.close)
+        journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
         space.show_metrics()
         store = Store(
@@ -117,8 +113,8 @@ async def build(
             jitter=jitter,
         )
         stack.callback(store.close)
-        repository = Repository(volume, space, own=journal.records if settings.v2.has_repository else None)
-        stack.callback(repository.close)
+        own = journal.records if settings.v2.has_repository else None
+        repository = stack.enter_context(closing(Repository(volume, space, own=own)))
         server = TritonServer(
             client=TritonClient(settings.triton.target, settings.triton.call_headers),
             repository=repository,
@@ -136,15 +132,37 @@ async def build(
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
-        watching = asyncio.create_task(memory.run(), name="watch of memory")
-        stack.push_async_callback(end, watching, seconds=END_SECONDS)
-        root_tasks = (watching, *_watched(stack, settings, lifecycle, server, companion))
-        reading = asyncio.create_task(store.ready(), name="cache")
+        metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
+        metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
+        metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
+        heartbeat = Heartbeat()
+        if settings.telemetry.metrics_port:
+            http = TelemetryServer(
+                port=settings.telemetry.metrics_port,
+                heartbeat=heartbeat,
+                readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
+                notice=lifecycle.notice,
+                triton=server.health,
+            )
+            stack.callback(http.close)
+        root_tasks = [_task(stack, heartbeat.run(), "heartbeat"), _task(stack, server.watch(), "watch of Triton")]
+        root_tasks.append(_task(stack, memory.run(), "watch of memory"))
+        if companion is not None:
+            root_tasks.append(_task(stack, companion.ended(), "Triton's process"))
+        reading = _task(stack, store.ready(), "cache")
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
-        stack.push_async_callback(end, reading, seconds=END_SECONDS)
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
-        spi = await _spi(stack, settings, lifecycle, store, memory)
+        runtime = ModelRuntime(
+            lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids, in_force=memory.in_force
+        )
+        spi = None
+        if settings.spi.listen is not None:
+            spi = await listen(
+                endpoint=settings.spi.listen, runtime=runtime, readiness=lifecycle.readiness, reflection=settings.spi.reflection
+            )
+            stack.push_async_callback(spi.stop, 0)
+        _task(stack, _prepared(store, runtime.has_told), "storage clients")
         fronts = await _fronts(stack, settings, lifecycle, server, repository) if settings.has_fronts else None
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
@@ -159,9 +177,9 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
     Raises:
         StartError: it cannot start.
     """
-    with _needed_by("the REST proxy"):
-        from adapter.fronts import v2  # noqa: PLC0415 - an extra
-        from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.fronts import v2  # noqa: PLC0415 - an extra
+    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+
     async with AsyncExitStack() as stack:
         inference = _modelmesh(settings.v2.endpoint or settings.rest_proxy.endpoint, settings.rest_proxy)
         stack.push_async_callback(inference.close)
@@ -172,68 +190,21 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
         yield listeners
 
 
-@contextmanager
-def _needed_by(who: str) -> Iterator[None]:
-    """Libraries of an extra are imported inside. Raises StartError: one is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise StartError(f"{who} needs {error.name}, which is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
-
-
-def _watched(
-    stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, companion: Companion | None
-) -> tuple[asyncio.Task[None], ...]:
-    """Health and metrics over HTTP, and the tasks that run for as long as the adapter does."""
-    metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
-    metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
-    metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
-    heartbeat = Heartbeat()
-    if settings.telemetry.metrics_port:
-        http = TelemetryServer(
-            port=settings.telemetry.metrics_port,
-            heartbeat=heartbeat,
-            readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
-            notice=lifecycle.notice,
-            triton=server.health,
-        )
-        stack.callback(http.close)
-    tasks = (
-        asyncio.create_task(heartbeat.run(), name="heartbeat"),
-        asyncio.create_task(server.watch(), name="watch of Triton"),
-        *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
-    )
-    stack.push_async_callback(end, *tasks, seconds=END_SECONDS)
-    return tasks
-
-
-async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, store: Store, memory: Watch) -> SpiServer | None:
-    """What ModelMesh calls, where it has a part in it; storage clients are made once it has had an answer."""
-    runtime = ModelRuntime(
-        lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids, in_force=memory.in_force
-    )
-    spi = None
-    if settings.spi.listen is not None:
-        spi = await listen(
-            endpoint=settings.spi.listen,
-            runtime=runtime,
-            readiness=lifecycle.readiness,
-            reflection=settings.spi.reflection,
-        )
-        stack.push_async_callback(spi.stop, 0)
-    preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
-    stack.push_async_callback(end, preparing, seconds=END_SECONDS)
-    return spi
+def _task(stack: AsyncExitStack, running: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """A task that ends with the stack, or is left behind after a time."""
+    task = asyncio.create_task(running, name=name)
+    stack.push_async_callback(end, task, seconds=END_SECONDS)
+    return task
 
 
 async def _fronts(
     stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, repository: Repository
 ) -> Listeners:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
-    with _needed_by("an HTTP front"):
-        from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
-        from adapter.fronts.listening import Listeners  # noqa: PLC0415
-        from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
+    from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
+    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
+
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
 
@@ -290,5 +261,5 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:
     done, _ = await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
-    for closing in done:
-        closing.result()
+    for closed in done:
+        closed.result()

@@ -59,9 +59,7 @@ class Threads(Executor):
 
     def __init__(self, name: str, count: int) -> None:
         self._calls: SimpleQueue[_Item | None] = SimpleQueue()
-        """
-        The threads know this alone: they end when the pool is garbage. None ends them, one after another.
-        """
+        """The threads know this alone: they end when the pool is garbage. None ends them, one after another."""
         self._is_open = True
         for number in range(count):
             try:
@@ -78,12 +76,10 @@ class Threads(Executor):
             raise RuntimeError("these threads take no more work")
         future: Future[T] = Future()
         self._calls.put((future, partial(fn, *args, **kwargs)))
-        if not self._is_open:  # closed meanwhile, perhaps before this call came
-            self.shutdown()
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """Cancel the calls that no thread has begun, and let the threads end; never waits for them."""
+        """Cancel the calls that no thread has begun, and let the threads end; never waits for them. In the thread that submits."""
         self._is_open = False
         with suppress(Empty):
             while True:
@@ -98,21 +94,14 @@ class Threads(Executor):
 
 def _serve(calls: SimpleQueue[_Item | None]) -> None:
     while (item := calls.get()) is not None:
-        _settle(*item)
-        del item  # an idle thread holds nothing
+        future, call = item
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
+                future.set_exception(error)
+        del item, future, call  # an idle thread holds nothing, and no traceback what it holds
     calls.put(None)
-
-
-def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = call()
-    except BaseException as error:  # noqa: BLE001 - the caller gets it
-        future.set_exception(error)
-        del future  # the traceback holds this frame, and with it what the frame holds
-    else:
-        future.set_result(result)
 
 
 class Stopped(BaseException):

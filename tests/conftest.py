@@ -40,9 +40,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     triton.addoption("--triton-volume", help="folder shared with it; its --model-repository is _triton_models in there")
     writes = parser.getgroup("writes", "a disk that fails (tests/fault/test_every_write_may_fail.py)")
     writes.addoption("--every-write", action="store_true", help="every writing call fails once, with each fault")
-    deaths = parser.getgroup("deaths", "the adapter is killed at random points (tests/fault/test_the_adapter_dies.py)")
-    deaths.addoption("--kills", type=int, default=2, help="how often, with the fake Triton; a third as often with the real one")
-    deaths.addoption("--kills-seed", type=int, default=1, help="what decides when, and in the middle of what")
     fuzz = parser.getgroup("fuzz", "hostile input of any kind (tests/fuzz)")
     fuzz.addoption(
         "--fuzz", type=int, default=50, help="examples of each test, the same ones in each run unless --hypothesis-seed is given"

@@ -1,10 +1,11 @@
-"""What a run of the tests took, folder by folder: a record that `tests/README.md` shows as a table."""
+"""What a run of the tests took, folder by folder: a record that `tests/README.md` sums up."""
 
 from __future__ import annotations
 
 import json
 import platform
 import subprocess
+import textwrap
 import time
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
@@ -51,14 +52,15 @@ class Minutes:
 
 
 def markdown() -> str:
-    """The committed record as a table."""
+    """The committed record as sentences: the whole run, and minutes of one worker for each folder that takes more than one."""
     record: dict[str, Any] = json.loads(RECORD.read_text())
     folders: dict[str, dict[str, Any]] = record["folders"]
-    minutes = record["seconds"] / 60
-    rows = ["| folder | cases | minutes of one worker |", "|---|---|---|"]
-    cases = {name: sum(count for key, count in found.items() if key != "seconds") for name, found in folders.items()}
-    rows += [f"| `{name}/` | {cases[name]:,} | {found['seconds'] / 60:.1f} |" for name, found in folders.items()]
-    together = sum(found["seconds"] for found in folders.values()) / 60
-    rows.append(f"| together | {sum(cases.values()):,} | {together:.1f}; {minutes:.1f} on the clock |")
-    rows += ["", f"Recorded on {record['date']} at commit `{record['commit']}`, Python {record['python']}, two cores."]
-    return "\n".join(rows) + "\n"
+    cases = sum(count for found in folders.values() for key, count in found.items() if key != "seconds")
+    minutes = {name: found["seconds"] / 60 for name, found in folders.items()}
+    long = sorted((name for name in folders if minutes[name] > 1), key=lambda name: -minutes[name])
+    text = (
+        f"{cases:,} cases take {sum(minutes.values()):.0f} minutes of one worker, {record['seconds'] / 60:.1f} minutes on the clock: "
+        f"{', '.join(f'`{name}/` {minutes[name]:.1f}' for name in long)}. "
+        f"Recorded on {record['date']} at commit `{record['commit']}`, Python {record['python']}, two cores."
+    )
+    return textwrap.fill(text, 120, break_on_hyphens=False) + "\n"

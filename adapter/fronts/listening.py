@@ -17,12 +17,10 @@ from adapter.errors import ListenError, StartError
 from adapter.fronts import metrics
 from adapter.fronts.bodies import FRONT, Budget
 from adapter.fronts.edge import Edge, Front, rules_of
-from adapter.settings.files import text_of
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry.redaction import remember
 
 BACKLOG = 512
-MOST_RULES_BYTES = 64 * 1024
 KEEP_ALIVE_SECONDS = 75.0
 CLOSE_SECONDS = 1.0
 
@@ -124,13 +122,9 @@ class _Closed(asyncio.Protocol):
 
 
 def _rules_text(settings: HttpSettings) -> str:
-    try:
-        text = text_of("HTTP_RESTRICTED_API", settings.restricted_api, settings.restricted_api_file, MOST_RULES_BYTES) or ""
-    except ValueError as error:
-        raise StartError(str(error)) from error
-    for entry in text.split(";"):
+    for entry in settings.rules.split(";"):
         remember(entry.partition("=")[2].strip(), lasts=True)
-    return text
+    return settings.rules
 
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from adapter.errors import some
@@ -31,7 +30,7 @@ from adapter.layout import backends, fil, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
-from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, Question, SourceFile, inner_name
+from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
 
@@ -51,14 +50,14 @@ _ITSELF = ""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
 
 
-def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
-    """The configs of what may be inner models; none where the paths alone say that this is no bundle."""
-    if FILE_NAME not in tree.file_names and any(name in _MODEL_FILES for name in tree.names):
-        return ()
-    natives = list(islice(_natives(tree), MOST_MODELS + 1))
-    configs = tuple(file for name in natives if (file := tree.files.get(f"{name}/{FILE_NAME}")))
-    is_alone = FILE_NAME not in tree.file_names and len(natives) < 2
-    return () if is_alone or len(natives) > MOST_MODELS else configs
+def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
+    """Directory → config of what may be inner models; empty where the paths alone say that this is no bundle."""
+    has_own = FILE_NAME in tree.file_names
+    if not has_own and any(name in _MODEL_FILES for name in tree.names):
+        return {}
+    found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
+    is_alone = len(found) < 2 and not has_own
+    return {} if is_alone or len(found) > MOST_MODELS or not any(found.values()) else found
 
 
 def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, ModelConfig]:
@@ -70,13 +69,12 @@ def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, Model
     """
     own = tree.files.get(FILE_NAME)
     configs = {} if own is None else {_ITSELF: model_config.read(contents[own])}
-    is_bundle = configs_to_read(tree) and (own is None or configs[_ITSELF].references)
-    for name in _natives(tree) if is_bundle else ():
-        file = tree.files.get(f"{name}/{FILE_NAME}")
-        if file is not None:
-            configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}")
-        elif own is None:
-            configs[name] = ModelConfig()
+    if own is None or configs[_ITSELF].references:
+        for name, file in candidates(tree).items():
+            if file is not None:
+                configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}")
+            elif own is None:
+                configs[name] = ModelConfig()
     return configs
 
 
@@ -102,7 +100,7 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
         own = tree.below(directory) if directory else tree.without(*(f"{name}/" for name in names))
         kind = UNKNOWN if directory else model_type(spec.model_type)
         try:
-            layouts[directory] = _native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
+            layouts[directory] = native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
         except LayoutError as error:
             raise LayoutError(_of(directory, str(error))) from error
     if not names:
@@ -191,11 +189,11 @@ def _listed(names: Iterable[str]) -> str:
     return some([shortened(name) for name in sorted(names)], 10)
 
 
-def _native(
-    kind: ModelType, name: str, config: ModelConfig, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str]
+def native(
+    kind: ModelType, name: str, config: ModelConfig | None, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str] = {}
 ) -> Layout:
     """
-    The tree without the versions that Triton will not serve, and with the config rewritten for this name.
+    The tree without the versions that Triton will not serve, and with the config rewritten for this name; None needs none.
 
     `names` are new ones for other models.
 
@@ -203,6 +201,8 @@ def _native(
         LayoutError: nothing that Triton could load, or something that would wedge it.
         InvalidModel: the schema does not go with the config.
     """
+    has_config = config is not None or schema_content is not None
+    config = config or ModelConfig()
     served = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
@@ -211,22 +211,15 @@ def _native(
     rest = tree.without(FILE_NAME, *(f"{name}/" for name in left))
     backends.check(kind, name, config, rest, served)
     written = config.rewritten(schema.read(schema_content, config.said.max_batch_size), names)
-    final = config if schema_content is None else model_config.read(written)
+    final = config if schema_content is None else model_config.read(written, f"the {FILE_NAME} that the schema makes")
     return Layout(
         links=dict(rest.files),
-        written={FILE_NAME: written},
+        written={FILE_NAME: written} if has_config else {},
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
-        questions=_questions(final, rest, served) if config.said.backend == fil.BACKEND else (),
+        questions=fil.questions(final, rest, served),
     )
-
-
-def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tuple[Question, ...]:
-    """Of forests: whether the config makes room for what they give; see `fil`."""
-    name = fil.file_of(config)
-    paths = [f"{version}/{name}" for version in served]
-    return tuple(Question(path, partial(fil.fits, config, path)) for path in paths if name and path in tree.files)
 
 
 def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -29,8 +30,8 @@ from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.textproto import quoted
-from adapter.layout.tree import shortened
-from adapter.model import Decision
+from adapter.layout.tree import Tree, shortened
+from adapter.model import Decision, Question
 from adapter.volume.trees import Ends
 
 BACKEND = "fil"
@@ -91,8 +92,8 @@ def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -
         f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
         f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
     )
-    config = model_config.new(text, Schema(inputs, outputs))
-    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.text.encode()})
+    config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
+    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config})
 
 
 def _answer(forest: Forest, width: int) -> str:
@@ -116,19 +117,20 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
         return tensor  # the class itself, or both probabilities
     if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
         raise InvalidModel(
-            f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(path)} says {words}: "
-            f"{_shape(dims)} belongs there"
+            f"the schema gives {tensor.name} {list(tensor.dims)} for each row, and {shortened(path)} says {words}: "
+            f"{list(dims)} belongs there"
         )
     return replace(tensor, dims=dims)
 
 
-def file_of(config: ModelConfig) -> str:
-    """The name of the file that a user's own config stands for, in each version; empty where the format is unknown."""
-    name = FORMATS.get(_format(config), "")
-    return name and (config.said.default_model_filename or name)
+def questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> tuple[Question, ...]:
+    """Of the forests of a user's own config: whether it makes room for what they give; none where the format is unknown."""
+    usual = FORMATS.get(_format(config)) if config.said.backend == BACKEND else None
+    paths = [f"{version}/{config.said.default_model_filename or usual}" for version in versions if usual]
+    return tuple(Question(path, partial(_compared, config, path)) for path in paths if path in tree.files)
 
 
-def fits(config: ModelConfig, path: str, ends: Ends) -> Decision:
+def _compared(config: ModelConfig, path: str, ends: Ends) -> Decision:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 
@@ -187,10 +189,6 @@ def _width(side: Iterable[Any], name: str) -> int | None:
 
 def _numbers(count: int) -> str:
     return f"{count} number{'s' * (count != 1)}"
-
-
-def _shape(dims: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, dims))}]"
 
 
 def _parameter(key: str, value: str) -> str:

@@ -24,12 +24,13 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final
 
 from adapter.volume.trees import Ends
 
 MOST_OUTPUTS = 65_536
-"""Numbers per row. Far above any real forest; Triton would make room for more."""
+"""Numbers per row. Far above any real forest; Triton would reserve memory for more."""
 MOST_FEATURES = 2**31 - 1
 FORMATS: Final = {
     "xgboost_json": "xgboost.json",
@@ -137,77 +138,70 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _xgboost_ubjson(ends: Ends) -> Forest:
-    reader = _Ubjson(ends.tail, _place(ends, *_UBJSON_KEYS))
+    reader = _Ubjson(ends.tail[_place(ends, *_UBJSON_KEYS) :])
     try:
         learner = reader.members(0)
         reader.members(0)
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, OverflowError, TypeError, ValueError):
         learner = None
-    return _from_learner("xgboost_ubj", learner if reader.at == len(ends.tail) else None)
+    return _from_learner("xgboost_ubj", None if reader.stream.read(1) else learner)
 
 
 class _Ubjson:
     """
-    Reads forwards from the place `at`, each method over what it returns; items of arrays are left out. Never makes more than it was given.
+    Reads forwards; items of arrays are left out. Never makes more than it was given.
 
-    Raises LookupError, TypeError or ValueError: the bytes are something else.
+    Raises LookupError, OverflowError, TypeError or ValueError: the bytes are something else.
     """
 
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data = data
-        self.at = at
+    def __init__(self, data: bytes) -> None:
+        self.stream = BytesIO(data)
 
     def members(self, depth: int) -> dict[str, Any]:
         """The rest of an object, up to its brace."""
         found: dict[str, Any] = {}
-        while not self._accept(b"}"):
-            name = self._text()
+        while (mark := self._take(1)) != b"}":
+            name = self._take(self._number(mark)).decode()
             if name in found:
                 raise ValueError
-            found[name] = self._value(depth)
+            found[name] = self._value(self._take(1), depth)
         return found
 
-    def _value(self, depth: int) -> Any:
+    def _value(self, mark: bytes, depth: int) -> Any:
         if depth > _MOST_DEPTH:
             raise ValueError
-        if self._accept(b"{"):
+        if mark == b"{":
             return self.members(depth + 1)
-        if self._accept(b"["):
+        if mark == b"[":
             return self._array(depth + 1)
-        if self._accept(b"S") or self._accept(b"H"):
-            return self._text()
-        is_word = self.data[self.at : self.at + 1] in _WORDS
-        return _WORDS[self._take(1)] if is_word else self._number()
+        if mark in (b"S", b"H"):
+            return self._take(self._number(self._take(1))).decode()
+        return _WORDS[mark] if mark in _WORDS else self._number(mark)
 
     def _array(self, depth: int) -> None:
-        if self._accept(b"$"):
+        mark = self._take(1)
+        if mark == b"$":
             size = _NUMBERS[self._take(1)].size
-            self._accept(b"#")
-            self._take(self._number() * size)
-        elif self._accept(b"#"):
-            for _ in range(self._number()):  # each takes a byte at least, so the end of the file is the latest end
-                self._value(depth)
+            if self._take(1) != b"#":
+                raise ValueError
+            self._take(self._number(self._take(1)) * size)
+        elif mark == b"#":
+            for _ in range(self._number(self._take(1))):  # each takes a byte at least, so the end of the file is the latest end
+                self._value(self._take(1), depth)
         else:
-            while not self._accept(b"]"):
-                self._value(depth)
+            while mark != b"]":
+                self._value(mark, depth)
+                mark = self._take(1)
 
-    def _text(self) -> str:
-        return self._take(self._number()).decode()
-
-    def _number(self) -> Any:
-        form = _NUMBERS[self._take(1)]
+    def _number(self, mark: bytes) -> Any:
+        form = _NUMBERS[mark]
         return form.unpack(self._take(form.size))[0]
 
-    def _accept(self, mark: bytes) -> bool:
-        is_there = self.data.startswith(mark, self.at)
-        self.at += is_there
-        return is_there
-
     def _take(self, length: Any) -> bytes:
-        if not 0 <= length <= len(self.data) - self.at:
+        taken = self.stream.read(length)
+        if len(taken) != length:
             raise ValueError
-        self.at += length
-        return self.data[self.at - length : self.at]
+        return taken
 
 
 def _place(ends: Ends, *keys: bytes) -> int:

@@ -26,13 +26,14 @@ Source: triton-inference-server/common `model_config.proto`, as tritonclient bri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from adapter.errors import InvalidModel
 from adapter.layout import textproto
@@ -48,20 +49,16 @@ BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
-_LONG = re.compile("-?[0-9]{20,}(?![.eEfF])")
-"""A number of so many digits that Python does not read it."""
-_RANGES = {
-    FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
-    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
-    FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
+_WHOLE = re.compile("-?(0[xX][0-9a-fA-F]+|[0-9]+)")
+_WHOLE_KINDS = {
+    FieldDescriptor.CPPTYPE_INT32: (True, False, f"from {-(2**31)} to {2**31 - 1}"),
+    FieldDescriptor.CPPTYPE_INT64: (True, True, f"from {-(2**63)} to {2**63 - 1}"),
+    FieldDescriptor.CPPTYPE_UINT32: (False, False, f"from 0 to {2**32 - 1}"),
+    FieldDescriptor.CPPTYPE_UINT64: (False, True, f"from 0 to {2**64 - 1}"),
 }
-_KINDS = {
-    FieldDescriptor.TYPE_STRING: "a string in quotes",
-    FieldDescriptor.TYPE_BOOL: "true or false",
-    FieldDescriptor.TYPE_FLOAT: "a number",
-    FieldDescriptor.TYPE_DOUBLE: "a number",
-}
+"""Whether such numbers have signs, whether they are long, and which there are."""
+_NEWER = 9
+"""Stands for a value of an enum that may be newer than ours."""
 _SYNONYMS = {
     "float": "fp32", "float16": "fp16", "half": "fp16", "float32": "fp32", "single": "fp32", "float64": "fp64", "double": "fp64",
     "bfloat16": "bf16", "int": "int32", "integer": "int32", "uint": "uint32", "long": "int64", "short": "int16", "boolean": "bool",
@@ -110,23 +107,19 @@ class ModelConfig:
     def policy(self) -> str:
         """What `version_policy` asks for, in words."""
         said = self.said.version_policy
-        if self._policy == "specific":
+        if said.HasField("specific"):
             return f"specific versions {', '.join(map(str, said.specific.versions)) or '(none)'}"
-        return "all versions" if self._policy == "all" else f"the latest {said.latest.num_versions}"
+        return f"the latest {said.latest.num_versions}" if said.HasField("latest") else "all versions"
 
     def served(self, versions: Iterable[str]) -> tuple[str, ...]:
         """Those of the existing versions that Triton loads, highest first."""
         existing = sorted(versions, key=int, reverse=True)
         said = self.said.version_policy
-        if self._policy == "specific":
-            wanted = frozenset(said.specific.versions)
-            return tuple(name for name in existing if int(name) in wanted)
-        return tuple(existing if self._policy == "all" else existing[: said.latest.num_versions if self._policy else 1])
-
-    @property
-    def _policy(self) -> str:
-        """The kind of policy; empty where the config has none, so the latest version is served."""
-        return str(self.said.version_policy.WhichOneof("policy_choice") or "all" * self.said.HasField("version_policy"))
+        if said.HasField("specific"):
+            return tuple(name for name in existing if int(name) in said.specific.versions)
+        if said.HasField("latest"):
+            return tuple(existing[: said.latest.num_versions])
+        return tuple(existing if self.said.HasField("version_policy") else existing[:1])
 
     @cached_property
     def references(self) -> tuple[Reference, ...]:
@@ -169,119 +162,108 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     if len(content) > MAX_BYTES:
         raise InvalidModel(f"{path} has {len(content)} bytes, more than {MAX_BYTES}")
     text = content.decode("utf-8-sig", "surrogateescape")
-    failed = "parsed"
+    said, failed = model_config_pb2.ModelConfig(), "parsed"
     try:
         fields = textproto.scan(text)
         failed = "used"
-        said = _judged(text, fields)
+        _fill(said, text, fields)
+        if said.max_batch_size < 0:
+            (*_, value) = inner(fields, "max_batch_size")
+            raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
     except Problem as problem:
         offset, words = problem.args
         raise InvalidModel(f"{path} cannot be {failed}: {position(text, offset)}: {words}") from problem
     return ModelConfig(text, tuple(found for found in fields if found.name in _EDITED), said)
 
 
-def new(text: str, schema: Schema) -> ModelConfig:
-    """A config for a model that brought none, as it is written: some lines of ours, and the schema's tensors."""
-    return read(read(text.encode()).rewritten(schema), f"the {FILE_NAME} that the schema makes")
-
-
-def _judged(text: str, fields: tuple[Field, ...]) -> Any:
-    """The config as protobuf reads it. Raises Problem."""
-    said = model_config_pb2.ModelConfig()
-    places = []
-
-    def lines() -> Iterator[str]:  # one for each token, so that spaces and comments cost nothing
-        for place in _known(text, fields, model_config_pb2.ModelConfig.DESCRIPTOR):
-            places.append(place)
-            yield place[1]
-
-    try:
-        text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
-    except text_format.ParseError as error:
-        offset, _, found, known = places[(error.GetLine() or 1) - 1]
-        raise _problem(text, offset + (error.GetColumn() or 1) - 1, found, known, str(error)) from error
-    if said.max_batch_size < 0:
-        (*_, value) = inner(fields, "max_batch_size")
-        raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
-    return said
-
-
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[int, str, Field, Any]]:
+def _fill(message: Any, text: str, fields: Iterable[Field]) -> None:
     """
-    Each token that protobuf shall see, with its offset, its innermost field, and what protobuf knows of that.
-
-    There are no fields that the message does not have, and numbers for new words of enums.
+    Put into a message what it has a field for.
 
     Raises:
-        Problem: an extension, a word that no enum can have, or a string that is not UTF-8.
+        Problem: protobuf would not take it, or an extension, or a word that no enum can have.
     """
     for found in fields:
         if found.name.startswith("["):
             raise Problem(found.start, f"{shortened(found.name)} is an extension, and Triton's config has none")
-        known = message.fields_by_name.get(found.name)
+        known = message.DESCRIPTOR.fields_by_name.get(found.name)
         if known is None:
             continue
-        at = found.start
+        if known.is_repeated:
+            if not (found.values or found.has_colon or known.message_type):
+                raise Problem(found.value_start, "expected ':'")
+        else:
+            _check_single(message, text, found, known)
         for value in found.values:
-            yield from ((*token, found, known) for token in textproto.tokens(text, at, value.start))
-            at = value.end
-            if value.kind == "message":
-                yield value.start, text[value.start], found, known
-                yield from _known(text, value.fields, known.message_type) if known.message_type is not None else ()
-                at -= 1
+            if known.message_type is None:
+                scalar = _scalar(text, found.name, value, known)
+                getattr(message, found.name).append(scalar) if known.is_repeated else setattr(message, found.name, scalar)
+            elif value.kind != "message":
+                words = f"{found.name} must be a message in braces{', or a list of them' * known.is_repeated}"
+                raise Problem(value.start, words)
+            elif known.message_type.GetOptions().map_entry:
+                entry: Any = GetMessageClass(known.message_type)()
+                _fill(entry, text, value.fields)
+                message.MergeFrom(type(message)(**{found.name: {entry.key: entry.value}}))
             else:
-                yield value.start, _scalar(text, found.name, value, known), found, known
-        yield from ((*token, found, known) for token in textproto.tokens(text, at, found.end))
+                inside = getattr(message, found.name)
+                inside = inside.add() if known.is_repeated else inside
+                inside.SetInParent()
+                _fill(inside, text, value.fields)
 
 
-def _scalar(text: str, name: str, value: Value, known: Any) -> str:
-    """A value as Python's protobuf reads it; Triton's takes more. Raises Problem."""
-    said = text[value.start : value.end]
-    if known.enum_type is not None:
-        return _enum(name, value, said, list(known.enum_type.values_by_name))
-    if value.kind == "string":
-        try:
-            textproto.unquoted(text, value)
-        except UnicodeError as error:
-            raise Problem(value.start, f"{name} is not UTF-8") from error
-        return textproto.usual(said)
-    return "".join(token for _, token in textproto.tokens(text, value.start, value.end)) if said.startswith("-") else said
+def _check_single(message: Any, text: str, found: Field, known: Any) -> None:
+    """Whether a field that has one value may get it. Protobuf cannot see that a default was set. Raises Problem."""
+    if text.startswith("[", found.value_start):
+        raise Problem(found.value_start, f"{found.name} has one value, and this is a list")
+    if message.HasField(found.name) if known.has_presence else getattr(message, found.name):
+        raise Problem(found.start, f"{found.name} is set twice")
+    other = known.containing_oneof and message.WhichOneof(known.containing_oneof.name)
+    if other:
+        raise Problem(found.start, f"{found.name} and {other} are set, and only one of them can be")
 
 
-def _enum(name: str, value: Value, said: str, words: list[str]) -> str:
-    """A value of an enum; a number for a word that may be newer than these. Raises Problem."""
+def _scalar(text: str, name: str, value: Value, known: Any) -> Any:
+    """What a value says. Raises Problem."""
+    said, kind = text[value.start : value.end], known.cpp_type
+    if value.kind == "number":  # a sign may stand apart
+        said = re.sub(r"\s|#.*", "", said)
+    if kind == known.CPPTYPE_ENUM:
+        return _enum(name, value, said, known.enum_type.values_by_name)
+    if kind == known.CPPTYPE_STRING:
+        return _string(text, name, value)
+    words = "true or false" if kind == known.CPPTYPE_BOOL else "a number"
+    try:
+        if kind not in _WHOLE_KINDS:
+            return text_format.ParseBool(said) if kind == known.CPPTYPE_BOOL else text_format.ParseFloat(said)
+        is_signed, is_long, bounds = _WHOLE_KINDS[kind]
+        words = bounds if _WHOLE.fullmatch(said) else "a whole number"
+        return text_format.ParseInteger(said, is_signed, is_long)
+    except ValueError as error:
+        raise Problem(value.start, f"{name} must be {words}") from error
+
+
+def _string(text: str, name: str, value: Value) -> str:
+    if value.kind != "string":
+        raise Problem(value.start, f"{name} must be a string in quotes")
+    try:
+        return textproto.unquoted(text, value)
+    except UnicodeError as error:
+        raise Problem(value.start, f"{name} is not UTF-8") from error
+
+
+def _enum(name: str, value: Value, said: str, numbers: Mapping[str, Any]) -> int:
+    """The number of a value of an enum; one that none has for a word that may be newer than these. Raises Problem."""
+    words = list(numbers)
     meant = said if said in words else _meant(said.strip("\"'"), words)
     if value.kind == "word" and meant not in (None, said):
         raise Problem(value.start, f"{name} cannot be {shortened(said)}; {meant} seems to be meant")
     if value.kind == "word":
-        return meant or "9"
-    if value.kind != "number" or not _is_int32(said):
-        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}")
-    return said
-
-
-def _is_int32(said: str) -> bool:
+        return int(numbers[said].number) if meant else _NEWER
     try:
-        return -(2**31) <= int(said, 0) < 2**31
-    except ValueError:
-        return False
-
-
-def _problem(text: str, offset: int, found: Field, known: Any, said: str) -> Problem:
-    """What protobuf does not take at this place, in words."""
-    words = said.partition(" : ")[2]
-    if words.startswith("Message type"):  # "... should not have multiple ... fields"
-        return Problem(found.start, f"{found.name} is set twice")
-    if words.startswith("Field"):  # "... is specified along with field ..."
-        return Problem(found.start, "{1} and {3} are set, and only one of them can be".format(*words.split('"')))
-    if text.startswith("[", offset):
-        is_bare = known.is_repeated  # only messages need no colon
-        return Problem(offset, "expected ':'" if is_bare else f"{found.name} has one value, and this is a list")
-    if known.message_type is not None:
-        return Problem(offset, f"{found.name} must be a message in braces{', or a list of them' * known.is_repeated}")
-    if known.type in _RANGES and ("out of range" in said or _LONG.match(text, offset)):
-        return Problem(offset, "{} must be from {} to {}".format(found.name, *_RANGES[known.type]))
-    return Problem(offset, f"{found.name} must be {_KINDS.get(known.type, 'a whole number')}")
+        return text_format.ParseInteger(said, is_signed=True)
+    except ValueError as error:
+        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}") from error
 
 
 def _meant(said: str, words: list[str]) -> str | None:

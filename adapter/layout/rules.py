@@ -20,13 +20,12 @@ from dataclasses import replace
 from functools import partial
 
 from adapter.errors import InvalidModel
-from adapter.layout import backends, bundles, fil, model_config, placement, schema, textproto
+from adapter.layout import backends, bundles, fil, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
-from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type, place
+from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
-from adapter.paths import path_problem
 from adapter.volume.trees import Ends
 
 DEFAULT_VERSION = "1"
@@ -46,16 +45,16 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    configs: tuple[SourceFile, ...] = ()
+    configs: list[SourceFile] = []
     if not listing.is_single_file:
         tree = _tree(listing, spec)
-        configs = bundles.configs_to_read(tree)
+        configs = [file for file in bundles.candidates(tree).values() if file]
         if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES:
             raise InvalidModel(
                 f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}"
             )
-        configs += tuple(file for path, file in tree.files.items() if path == FILE_NAME)
-    return configs if listing.schema is None else (*configs, listing.schema)
+        configs += filter(None, [tree.files.get(FILE_NAME)])
+    return (*configs, *filter(None, [listing.schema]))
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -71,7 +70,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
     try:
-        check(listing)
+        check(file.path for file in listing.files)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
@@ -82,7 +81,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     except LayoutError as error:
         error.expected = _expected(model_type(spec.model_type), configs)
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected[0]}") from error
     return layout
 
 
@@ -118,10 +117,7 @@ def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
         links[decision.path] = file
         written |= decision.written
     done = replace(layout, links=links, written=written, inner=inner, questions=())
-    try:
-        _check_paths(done)
-    except LayoutError as error:
-        raise InvalidModel(str(error)) from error
+    _check_paths(done)
     return done
 
 
@@ -138,44 +134,36 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
-    inside = Tree(placement.place(kind, inner, is_single_file=is_single_file))
+    inside = Tree(place(kind, inner, is_single_file=is_single_file))
     placed = Tree(inside.prefixed(directory))
     if tree and not placed:
         raise LayoutError("there are no files of a model")
-    question = _forest(kind, inside, directory, schema_content) if kind.backend == fil.BACKEND else None
-    config = None if question else _config(kind, inside, schema_content)
-    known = config or ModelConfig()
-    backends.check(kind, spec.model_id, known, placed, (directory,))
+    if not tree:
+        return Layout({}, directories=(f"{directory}/{kind.directory_name}".rstrip("/"),))
+    whole = Tree({**beside.files, **placed.files})
+    if kind.backend == fil.BACKEND:
+        question = _forest(kind, inside, directory, schema_content)
+        return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=(question,))
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
-        backends.check_positions([tensor.name for tensor in known.said.input])
-    return Layout(
-        links={**beside.files, **placed.files},
-        written={} if config is None else {FILE_NAME: config.text.encode()},
-        directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
-        hint=backends.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
-        warnings=backends.warnings(known),
-        questions=(question,) if question else (),
-    )
+        backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
+    config = _config(kind, inside, has_schema=schema_content is not None)
+    layout = bundles.native(kind, spec.model_id, config, schema_content, whole)
+    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, spec.model_id, ModelConfig(), inside))
 
 
-def _config(kind: ModelType, version: Tree, schema_content: bytes | None) -> ModelConfig | None:
+def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
     """
     What is written beside one version's files, as they are placed; None where Triton needs nothing: names and files tell it all.
 
     Source: dali_backend's and vllm_backend's documentation; Triton core `constants.h` for the platform of AOTInductor packages.
-
-    Raises:
-        InvalidModel: the schema cannot be read.
     """
     text = f"backend: {textproto.quoted(kind.backend)}\n" if kind.backend else ""
-    is_needed = kind.name in ("dali", "vllm")
+    is_needed = has_schema or kind.name in ("dali", "vllm")
     if kind.name == "vllm":
         text += "instance_group { count: 1 kind: KIND_MODEL }\n"
     if kind.name == "pytorch" and "model.pt2" in version.file_names and kind.file_name not in version.file_names:
         is_needed, text = True, text + 'platform: "torch_aoti"\n'
-    if not is_needed and schema_content is None:
-        return None
-    return model_config.new(text, schema.read(schema_content))
+    return model_config.read(text.encode()) if is_needed else None
 
 
 def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> Question:
@@ -209,7 +197,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
         version = max(versions, key=int)
         beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
         return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
-    if placement.is_recognised(kind, tree):
+    if is_recognised(kind, tree):
         return None, tree, Tree({})
     raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
 
@@ -231,17 +219,17 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
-def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> Expectation:
-    """The tree that would work. What a config says of itself counts more than the model type."""
+def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> tuple[str, tuple[str, ...]]:
+    """What would work, in words, and the simplest such tree. What a config says of itself counts more than the model type."""
     if not configs:
-        return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
+        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example
     if len(configs) > 1:
-        return Expectation(bundles.EXPECTED, bundles.EXAMPLE)
+        return bundles.EXPECTED, bundles.EXAMPLE
     (config,) = configs.values()
     if config.is_ensemble:
-        return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
+        return TYPES["ensemble"].expected, TYPES["ensemble"].example
     kind = by_backend(config.said.backend) or kind
-    return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example))))
+    return f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example)))
 
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
@@ -253,7 +241,7 @@ def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     """
     tree = inner = Tree({file.path: file for file in listing.files})
     for _ in range(MOST_WRAPPERS if spec is not None and spec.folders and not listing.is_single_file else 0):
-        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
+        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.candidates(inner):
             return inner
         visible = inner.visible.without(OPTIONS_FILE)
         if visible.file_names or len(visible.directory_names) != 1:
@@ -269,9 +257,7 @@ def _check_paths(layout: Layout) -> None:
     Raises:
         LayoutError: a path would be file and directory at once, or too long a name.
     """
-    files = {*layout.links, *layout.written}
-    for path in (*files, *layout.directories):
-        if problem := path_problem(path):
-            raise LayoutError(f"{shortened(path)} {problem}")
-    if taken := clash([*files, *(f"{directory}/-" for directory in layout.directories)]):
+    files = {*layout.links, *layout.written, *(f"{directory}/-" for directory in layout.directories)}
+    check(files)
+    if taken := clash(files):
         raise LayoutError(f"{shortened(taken)} would be a file and a directory at once")

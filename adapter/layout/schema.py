@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from adapter.errors import InvalidModel
 from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice, unquoted
@@ -39,7 +39,6 @@ _KINDS: Mapping[type, str] = {
     float: "a number with a fraction",
 }  # fmt: skip
 """What a JSON value is, in words."""
-T = TypeVar("T")
 _MAX_DIM = 2**63 - 1
 
 
@@ -86,7 +85,7 @@ def read(content: bytes | None, max_batch_size: int = 0) -> Schema:
 
 def _tensors(value: Any, path: str, max_batch_size: int) -> tuple[Tensor, ...]:
     tensors: dict[str, Tensor] = {}
-    for index, item in enumerate(_array(value, path)):
+    for index, item in enumerate(_typed(value, list, path)):
         tensor = _tensor(item, f"{path}[{index}]", max_batch_size)
         if tensors.setdefault(tensor.name, tensor) is not tensor:
             raise InvalidModel(f"the schema names the tensor {shortened(tensor.name)} twice in {path}")
@@ -105,7 +104,11 @@ def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
         raise InvalidModel(
             f"the schema gives the tensor {shortened(name)} the unknown datatype {shortened(datatype)}; there are {', '.join(DATATYPES)}"
         )
-    shape = [_dim(item, f"{path}.shape[{index}]") for index, item in enumerate(_array(entry.get("shape"), f"{path}.shape"))]
+    shape = _typed(entry.get("shape"), list, f"{path}.shape")
+    for index, dim in enumerate(shape):
+        if _typed(dim, int, f"{path}.shape[{index}]") != VARIABLE and not 1 <= dim <= _MAX_DIM:
+            words = "1 or more, or -1 for a variable one"
+            raise InvalidModel(f"the schema has a dimension that Triton does not allow at {path}.shape[{index}]: {words}")
     return Tensor(name, DATATYPES[datatype], _dims(shape, name, path, max_batch_size))
 
 
@@ -126,19 +129,10 @@ def _dims(shape: list[int], name: str, path: str, max_batch_size: int) -> tuple[
     return tuple(shape)
 
 
-def _dim(value: Any, path: str) -> int:
-    dim = _typed(value, int, path)
-    if dim != VARIABLE and not 1 <= dim <= _MAX_DIM:
-        raise InvalidModel(f"the schema has a dimension that Triton does not allow at {path}: 1 or more, or -1 for a variable one")
-    return dim
-
-
-def _array(value: Any, path: str) -> list[Any]:
-    return [] if value is None else _typed(value, list, path)
-
-
-def _typed(value: Any, kind: type[T], path: str) -> T:
-    """The value, which must be of exactly this kind: `true` is no number."""
+def _typed(value: Any, kind: type, path: str) -> Any:
+    """The value, which must be of exactly this kind: `true` is no number. Nothing is an empty list."""
+    if value is None and kind is list:
+        return []
     if type(value) is not kind:
         expected = _KINDS[kind] if kind is not int else "a whole number"
         raise InvalidModel(f"the schema has {_KINDS[type(value)]} at {path}, {expected} is expected")

@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-_RARE: Final = re.compile(r"\\(.)")
+_ESCAPED: Final = re.compile(r"\\(.)")
 
 
 class Problem(Exception):
@@ -64,7 +64,10 @@ class Field(NamedTuple):
     """As written; an extension's or Any's name keeps its brackets."""
     values: tuple[Value, ...]
     """One value, or those of a list."""
+    has_colon: bool
     start: int
+    value_start: int
+    """Where the value begins, or the list."""
     value_end: int
     end: int
     """After the separator that may follow the value."""
@@ -126,10 +129,11 @@ class _Scanner:
         while self.lexeme != closer:
             start, name = self.start, self.name(closer)
             has_colon = self.accept(":")
+            value_start = self.start
             values = self.list(has_colon) if self.lexeme == "[" else (self.value(has_colon),)
             value_end = self.passed
             self.accept(",", ";")
-            found.append(Field(name, values, start, value_end, self.passed))
+            found.append(Field(name, values, has_colon, start, value_start, value_end, self.passed))
         return tuple(found)
 
     def name(self, closer: str) -> str:
@@ -197,27 +201,17 @@ def _misfit(found: str) -> str:
     return f"the byte 0x{byte:X} cannot stand here" if 0x80 <= byte <= 0xFF else f"the character {found[0]!r} cannot stand here"
 
 
-def tokens(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
-    """The tokens of a part of a text that was scanned, each with its place."""
-    found = ((match, str(match.lastgroup)) for match in _TOKEN.finditer(text, start, end))
-    return ((match.start(kind), match[kind]) for match, kind in found if kind != "end")
-
-
 def inner(fields: Iterable[Field], name: str, *deeper: str) -> Iterator[Value]:
     """The values of all fields of this name, or of those that the deeper names lead to."""
     values = (value for field in fields if field.name == name for value in field.values)
     return chain.from_iterable(inner(value.fields, *deeper) for value in values) if deeper else values
 
 
-def usual(text: str) -> str:
-    """A string with the escapes that C++ knows and Python does not as both know them."""
-    return _RARE.sub(lambda escape: {"X": r"\x", "?": "?"}.get(escape[1], escape[0]), text)
-
-
 def unquoted(text: str, string: Value) -> str:
-    """What a string of the text says. Raises UnicodeError: it is not UTF-8."""
+    """What a string of the text says, with the escapes that C++ knows and Python does not. Raises UnicodeError: it is not UTF-8."""
     pieces = (match["string"] for match in _TOKEN.finditer(text, string.start, string.end) if match["string"])
-    return b"".join(text_encoding.CUnescape(usual(piece[1:-1])) for piece in pieces).decode()
+    known = (_ESCAPED.sub(lambda escape: {"X": r"\x", "?": "?"}.get(escape[1], escape[0]), piece[1:-1]) for piece in pieces)
+    return b"".join(map(text_encoding.CUnescape, known)).decode()
 
 
 def quoted(value: str) -> str:

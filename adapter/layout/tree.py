@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
-from adapter.errors import some
-from adapter.model import Listing, SourceFile
+from adapter.errors import InvalidModel, some
+from adapter.model import SourceFile
 from adapter.paths import path_problem
 
 SHOWN_PATHS = 12
@@ -29,20 +28,16 @@ _VERSION = re.compile(rf"0|[1-9][0-9]{{0,{_LONGEST - 1}}}")
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """The tree that Triton expects."""
-
-    text: str
-    paths: tuple[str, ...]
-    """The simplest such tree; a path that ends in `/` is a directory."""
-
-
-class LayoutError(Exception):
+class LayoutError(InvalidModel):
     """These files cannot become a model of this type; `rules` adds what was found and expected."""
 
-    expected: Expectation | None = None
-    """What would have worked; known where the whole listing is."""
+    reason = InvalidModel.reason
+    expected: tuple[str, tuple[str, ...]] | None = None
+    """
+    What would have worked, in words, and the simplest such tree; a path that ends in `/` is a directory.
+
+    Known where the whole listing is.
+    """
 
 
 class Tree:
@@ -117,18 +112,16 @@ class Tree:
         return sorted(names), directories
 
 
-def check(listing: Listing) -> None:
+def check(paths: Iterable[str]) -> None:
     """
-    Make sure that the files of a listing could lie on a disk.
+    Make sure that files at these paths could lie on a disk.
 
     Raises:
         LayoutError: a path that no file system could hold below the model.
     """
-    if listing.is_single_file and (len(listing.files) != 1 or "/" in listing.files[0].path):
-        raise LayoutError("the model path is a file, so one file is expected")
-    for file in listing.files:
-        if problem := path_problem(file.path):
-            raise LayoutError(f"{shortened(file.path)} {problem}")
+    for path in paths:
+        if problem := path_problem(path):
+            raise LayoutError(f"{shortened(path)} {problem}")
 
 
 def clash(paths: Iterable[str]) -> str | None:
@@ -149,9 +142,7 @@ def is_version(name: str) -> bool:
 def is_odd(name: str) -> bool:
     """Whether the name begins as a number would and is no version: Triton would misread or ignore it."""
     digits = name.strip()
-    if digits[:1] in ("+", "-"):
-        digits = digits[1:]
-    return digits[:1].isdigit() and not is_version(name)
+    return digits[digits[:1] in ("+", "-") :][:1].isdigit() and not is_version(name)
 
 
 def is_residue(name: str) -> bool:

@@ -19,7 +19,6 @@ from adapter.model import MAX_SIZE_BYTES, id_problem, owner_of
 from adapter.volume.trees import opened, read_whole
 
 SCRIPT = Path(__file__).with_name("reporter.sh")
-SHELL = "/bin/sh"
 MAX_FILE_BYTES = 64 * 1024
 """A line of the control group, and of twenty processes."""
 OLD_SECONDS = 20.0
@@ -32,15 +31,13 @@ _STUB = re.compile(rb"stub (\d{1,10}) (\d{1,16}) ([^/]{1,255})")
 
 def beside(file: Path, models: Path) -> tuple[str, ...]:
     """
-    The words of a shell that starts the reporter and becomes the program that follows; none where there is no shell.
+    The words of a shell that starts the reporter and becomes the program that follows.
 
     Args:
         file: that the reporter is to write.
         models: Triton's model repository, as Triton sees it.
     """
-    if not Path(SHELL).exists():
-        return ()
-    return SHELL, "-c", f'{SHELL} -c "$0" triton-memory "$1" "$2" & shift 2; exec "$@"', SCRIPT.read_text(), str(file), str(models)
+    return "/bin/sh", "-c", '/bin/sh -c "$0" triton-memory "$1" "$2" & shift 2; exec "$@"', SCRIPT.read_text(), str(file), str(models)
 
 
 class Stub(NamedTuple):

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import combinations
 from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings, memory_bytes
 from adapter.settings.fronts import HttpSettings, LlmSettings, RestProxySettings, SageMakerSettings, V2Settings
-from adapter.settings.kinds import Group, meanings, read
+from adapter.settings.kinds import Group, meanings, problems_of, read
 from adapter.settings.process import CompanionSettings, LifetimeSettings, SpiSettings, TelemetrySettings
 from adapter.settings.storage import PullSettings, VolumeSettings
 from adapter.settings.triton import TritonSettings
@@ -109,21 +110,18 @@ class Settings:
         """Two servers of this pod on one address, or none that anybody could call."""
         if self.spi.listen is None and not self.has_fronts:
             yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
+        triton, http = self.triton.reach, self.http.address
         listening = {
             "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen or Endpoint(),
-            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
+            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": triton if triton.host in {*_LOOPBACK, ""} else Endpoint(),
             "METRICS_PORT": Endpoint(host="::", port=self.telemetry.metrics_port),
-            "SAGEMAKER_PORT": Endpoint(host=self.http.address, port=self.sagemaker.port),
-            "V2_REST_PORT": Endpoint(host=self.http.address, port=self.v2.port),
-            "LMI_PORT": Endpoint(host=self.http.address, port=self.llm.port),
+            "SAGEMAKER_PORT": Endpoint(host=http, port=self.sagemaker.port),
+            "V2_REST_PORT": Endpoint(host=http, port=self.v2.port),
+            "LMI_PORT": Endpoint(host=http, port=self.llm.port),
         }
-        if self.triton.reach.host not in _LOOPBACK and self.triton.reach.socket is None:
-            del listening["RUNTIME_ENDPOINT"]  # in another pod
-        for place in dict.fromkeys(each.socket or each.port for each in listening.values()):
-            here = {name: each.host for name, each in listening.items() if place and place == (each.socket or each.port)}
-            names = [name for name, host in here.items() if any(_meet(host, here[other]) for other in here if other != name)]
-            if names:
-                yield f"{' and '.join(names)} are both {place}"
+        for (name, one), (other_name, other) in combinations(listening.items(), 2):
+            if _meet(one, other):
+                yield f"{name} and {other_name} are both {one.socket or one.port}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +177,7 @@ def _groups(kinds: Mapping[str, type[Group]], environ: Mapping[str, str]) -> dic
     groups = {name: read(kind, environ, problems) for name, kind in kinds.items()}
     _stand_in(groups, environ)
     for group in groups.values():
-        problems.extend(group.problems() if group else ())
+        problems.extend(problems_of(group) if group else ())
     if problems:
         raise SettingsError(problems)
     return groups
@@ -197,6 +195,9 @@ def _stand_in(groups: dict[str, Any], environ: Mapping[str, str]) -> None:
         groups["http"] = replace(http, tls_cert=proxy.certificate, tls_key=proxy.key)
 
 
-def _meet(one: str, other: str) -> bool:
-    """Whether servers on these two hosts of a pod share an address."""
-    return one == other or not _ALL.isdisjoint((one, other)) or _LOOPBACK.issuperset((one, other))
+def _meet(one: Endpoint, other: Endpoint) -> bool:
+    """Whether servers at these two places of a pod share an address; port 0 is none."""
+    hosts = {one.host, other.host}
+    if one.socket or other.socket or not one.port:
+        return one.socket == other.socket is not None
+    return one.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ALL) or hosts <= _LOOPBACK)

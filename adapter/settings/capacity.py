@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.settings.kinds import BYTES, FACTOR, LOADS, MILLISECONDS, REQUESTS, SIZE, TEXT, Group, choice, setting
+from adapter.settings.kinds import BYTES, FACTOR, LOADS, MILLISECONDS, REQUESTS_OR_NONE, SIZE, TEXT, Group, choice, setting
 from adapter.units import MIB, show_bytes
 
 UNIT_BYTES = 8 * 1024
@@ -43,15 +43,15 @@ class CapacitySettings(Group):
     """Loads that ModelMesh, and the adapter towards Triton, run at once."""
     load_timeout_ms: int = setting("LOADTIME_TIMEOUT", MILLISECONDS, "30000")
     """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
-    max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS, "0")
+    max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS_OR_NONE, "0")
     """Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit."""
-    source: str = setting("CAPACITY_SOURCE", choice("configured", "measured"), "configured")
+    source: str = setting("CAPACITY_SOURCE", choice("word", "configured", "measured"), "configured")
     """
     `configured`: capacity = `CONTAINER_MEM_REQ_BYTES` − `MEM_BUFFER_BYTES`. `measured`: the limit of Triton's control group −
     the larger of the buffer and what Triton and growing models were seen to take; as configured while nothing is reported.
     """
     runtime_version: str = setting("RUNTIME_VERSION", TEXT, "v1")
-    """Announced until Triton has told its own version."""
+    """Announced until Triton has reported its own version."""
 
     @property
     def capacity_bytes(self) -> int:
@@ -78,7 +78,6 @@ class CapacitySettings(Group):
 
     def problems(self) -> Iterator[str]:
         """What ModelMesh would refuse at start, with the arithmetic. Source: `ModelMesh.java` 1264-1276, 682-685."""
-        yield from super().problems()
         if self.load_timeout_ms < 100:
             yield f"LOADTIME_TIMEOUT is {self.load_timeout_ms} ms, but ModelMesh refuses less than 100 ms"
         if self.default_model_bytes < MIN_SIZE_BYTES:

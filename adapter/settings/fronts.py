@@ -6,24 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.settings.kinds import (
-    ADDRESS,
-    BOOLEAN,
-    ENDPOINT,
-    OPTIONAL_PORT,
-    PATH,
-    PATHS,
-    PORT,
-    SECRET,
-    SECRET_PATH,
-    SIZE,
-    TEXT,
-    THREADS,
-    Group,
-    Secret,
-    choice,
-    setting,
-)  # fmt: skip
+from adapter.settings import kinds
+from adapter.settings.kinds import Group, Secret, choice, setting
 from adapter.units import Endpoint
 
 PLATFORM_PORT = 8080
@@ -37,34 +21,37 @@ ROLLING_BATCHES = ("auto", "disable", "vllm", "lmi-dist", "trtllm", "scheduler")
 class HttpSettings(Group):
     """What all HTTP fronts share."""
 
-    address: str = setting("HTTP_ADDRESS", ADDRESS, "0.0.0.0")  # noqa: S104 - called from outside the pod
+    address: str = setting("HTTP_ADDRESS", kinds.ADDRESS, "0.0.0.0")  # noqa: S104 - called from outside the pod
     """Address that the HTTP fronts listen on."""
-    max_body_bytes: int = setting("HTTP_MAX_BODY_BYTES", SIZE, "64Mi")
+    max_body_bytes: int = setting("HTTP_MAX_BODY_BYTES", kinds.SIZE, "64Mi")
     """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
-    bodies_bytes: int = setting("HTTP_BODIES_BYTES", SIZE, "384Mi")
+    bodies_bytes: int = setting("HTTP_BODIES_BYTES", kinds.SIZE, "384Mi")
     """
-    Memory that the bodies of all requests may take at once, with what parsing makes of them; a body for which there is
-    none now is refused with 503, one that alone takes more with 413. Bodies of up to 256 KiB are not counted.
+    Memory for the bodies of all requests, parsed ones included. A body that does not fit now is refused with 503, one
+    that never fits with 413. Bodies of up to 256 KiB are not counted.
     """
-    max_connections: int = setting("HTTP_MAX_CONNECTIONS", THREADS, "1024")
+    max_connections: int = setting("HTTP_MAX_CONNECTIONS", kinds.CONNECTIONS, "1024")
     """Connections to one HTTP front at a time."""
-    max_requests: int = setting("HTTP_MAX_REQUESTS", THREADS, "256")
-    """Requests of one HTTP front that are worked on at a time; one more is refused with 503."""
-    tls_cert: Path | None = setting("HTTP_TLS_CERT", PATH, None)
+    max_requests: int = setting("HTTP_MAX_REQUESTS", kinds.REQUESTS, "256")
+    """Requests of one HTTP front at a time; one more is refused with 503."""
+    tls_cert: Path | None = setting("HTTP_TLS_CERT", kinds.PATH, None)
     """Certificate chain (PEM): the HTTP fronts speak HTTPS; needs `HTTP_TLS_KEY`."""
-    tls_key: Path | None = setting("HTTP_TLS_KEY", PATH, None)
+    tls_key: Path | None = setting("HTTP_TLS_KEY", kinds.PATH, None)
     """Its private key (PEM)."""
-    restricted_api: Secret | None = setting("HTTP_RESTRICTED_API", SECRET, None)
-    """
-    Who may call what, as `model-repository,model-config:X-Admin=secret`: without this header these calls are refused
-    with 403; several of them are joined by `;`.
-    """
-    restricted_api_file: Path | None = setting("HTTP_RESTRICTED_API_FILE", SECRET_PATH, None)
+    restricted_api: Secret | None = setting("HTTP_RESTRICTED_API", kinds.SECRET, None)
+    """Calls that need a header, as `model-repository,model-config:X-Admin=secret`, joined by `;`; without it they get 403."""
+    restricted_api_file: Secret | None = setting("HTTP_RESTRICTED_API_FILE", kinds.SECRET_FILE, None)
     """File that holds it, instead of `HTTP_RESTRICTED_API`; read at start."""
 
+    @property
+    def rules(self) -> str:
+        """The text of `HTTP_RESTRICTED_API` or of its file."""
+        return (self.restricted_api or self.restricted_api_file or Secret("")).text
+
     def problems(self) -> Iterator[str]:
-        """Half of a key pair."""
-        yield from super().problems()
+        """Half of a key pair, or two texts for one."""
+        if self.restricted_api is not None and self.restricted_api_file is not None:
+            yield "HTTP_RESTRICTED_API and HTTP_RESTRICTED_API_FILE are both set; set one of them"
         if (self.tls_cert is None) != (self.tls_key is None):
             missing, given = ("HTTP_TLS_KEY", "HTTP_TLS_CERT") if self.tls_cert else ("HTTP_TLS_CERT", "HTTP_TLS_KEY")
             yield f"{given} is set, but {missing} is not"
@@ -74,26 +61,23 @@ class HttpSettings(Group):
 class SageMakerSettings(Group):
     """The HTTP front of SageMaker's multi-model contract."""
 
-    port: int = setting("SAGEMAKER_PORT", OPTIONAL_PORT, None)
+    port: int = setting("SAGEMAKER_PORT", kinds.OPTIONAL_PORT, None)
     """
     Port of SageMaker's multi-model contract over HTTP; 0 = off. Default: `SAGEMAKER_BIND_TO_PORT`; without it 8080 when
     `SAGEMAKER_MULTI_MODEL` is true, else 0.
     """
-    bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", OPTIONAL_PORT, "0")
-    """The same, as SageMaker itself says it to a container."""
-    is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", BOOLEAN, "false")
+    bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", kinds.OPTIONAL_PORT, "0")
+    """The same, set by SageMaker."""
+    is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", kinds.BOOLEAN, "false")
     """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
-    model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", PATHS, "/opt/ml/models")
-    """
-    Folders, joined by colons, below which the `url` of a load must lie, links followed; mounted at the same paths for
-    Triton.
-    """
-    has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", BOOLEAN, "false")
+    model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", kinds.PATHS, "/opt/ml/models")
+    """Folders, joined by colons, that the `url` of a load must be in; mounted at the same paths for Triton."""
+    has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", kinds.BOOLEAN, "false")
     """Also serve `/endpoints/{name}/invocations`, which lets a client of SageMaker's runtime call this container."""
-    schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("infer", "generate", "generate_stream"), "infer")
+    schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("word", "infer", "generate", "generate_stream"), "infer")
     """
-    What JSON asks for in an invocation: `infer`: its form says it (V2, LMI, or generate); else always `generate`, or
-    its stream.
+    Meaning of JSON in an invocation. `infer`: its form says it (V2, LMI or generate). `generate`, `generate_stream`:
+    always that.
     """
 
     def __post_init__(self) -> None:
@@ -106,23 +90,18 @@ class SageMakerSettings(Group):
 class V2Settings(Group):
     """The HTTP front of the V2 inference protocol."""
 
-    port: int = setting("V2_REST_PORT", OPTIONAL_PORT, "0")
+    port: int = setting("V2_REST_PORT", kinds.OPTIONAL_PORT, "0")
     """Port of the V2 inference protocol over HTTP; 0 = off."""
-    endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", ENDPOINT, None)
+    endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", kinds.ENDPOINT, None)
+    """V2 gRPC server that answers it. `port:8033` is ModelMesh, for models of any pod. Default: this pod's Triton."""
+    has_repository: bool = setting("V2_REPOSITORY_API", kinds.BOOLEAN, "false")
     """
-    Which V2 gRPC server answers it: `port:8033` is ModelMesh, which finds a model in any pod. Default: this pod's
-    Triton.
-    """
-    has_repository: bool = setting("V2_REPOSITORY_API", BOOLEAN, "false")
-    """
-    Open the model repository API: `/v2/repository/...`. A client that reaches the port can then load models of Triton's
-    folder, or of a request, and unload every model. Directories there that the adapter has not placed are then left
-    alone.
+    Open the model repository API: `/v2/repository/...`. Clients of the port can then load models of Triton's folder, or
+    of a request, and unload every model. The adapter leaves directories alone that it has not placed.
     """
 
     def problems(self) -> Iterator[str]:
         """Two that exclude each other."""
-        yield from super().problems()
         if self.has_repository and self.endpoint is not None:
             yield "V2_REPOSITORY_API is for this pod's Triton, and V2_REST_ENDPOINT names another server"
 
@@ -131,22 +110,22 @@ class V2Settings(Group):
 class RestProxySettings(Group):
     """The variables of KServe's REST proxy: V2 REST before ModelMesh."""
 
-    listen_port: int = setting("REST_PROXY_LISTEN_PORT", OPTIONAL_PORT, "0")
+    listen_port: int = setting("REST_PROXY_LISTEN_PORT", kinds.OPTIONAL_PORT, "0")
     """
-    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` beats it; 0 = off. Without
-    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone: no volume, no Triton, no calls of ModelMesh.
+    Port of V2 REST before ModelMesh, as of KServe's REST proxy; `V2_REST_PORT` overrides it; 0 = off. Without
+    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone.
     """
-    grpc_port: int = setting("REST_PROXY_GRPC_PORT", PORT, "8033")
-    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` beats it."""
-    max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", SIZE, "16Mi")
+    grpc_port: int = setting("REST_PROXY_GRPC_PORT", kinds.PORT, "8033")
+    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` overrides it."""
+    max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", kinds.SIZE, "16Mi")
     """Longest message to and from ModelMesh; ModelMesh has a limit of its own."""
-    uses_tls: bool = setting("REST_PROXY_USE_TLS", BOOLEAN, "false")
+    uses_tls: bool = setting("REST_PROXY_USE_TLS", kinds.BOOLEAN, "false")
     """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
-    skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", BOOLEAN, "false")
-    """Is accepted and has no effect: the peer with the pod's own certificate is ModelMesh."""
-    certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", PATH, None)
-    """The pod's certificate chain (PEM); a process that is the proxy alone speaks HTTPS with it."""
-    key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", PATH, None)
+    skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", kinds.BOOLEAN, "false")
+    """Is accepted and has no effect."""
+    certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", kinds.PATH, None)
+    """The pod's certificate chain (PEM); the proxy alone speaks HTTPS with it."""
+    key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", kinds.PATH, None)
     """Its private key (PEM)."""
 
     @property
@@ -156,30 +135,23 @@ class RestProxySettings(Group):
 
     def problems(self) -> Iterator[str]:
         """TLS without a trusted certificate."""
-        yield from super().problems()
         if self.listen_port and self.uses_tls and (self.certificate is None or self.key is None):
             yield "REST_PROXY_USE_TLS is on, but MM_TLS_KEY_CERT_PATH and MM_TLS_PRIVATE_KEY_PATH are not both set"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LlmSettings(Group):
-    """The HTTP front for language models. A model's own `serving.properties` beats what begins with `OPTION_`."""
+    """The HTTP front for language models. A model's own `serving.properties` overrides what begins with `OPTION_`."""
 
-    port: int = setting("LMI_PORT", OPTIONAL_PORT, "0")
+    port: int = setting("LMI_PORT", kinds.OPTIONAL_PORT, "0")
     """Port of the LMI, TGI and OpenAI schemas over HTTP; 0 = off."""
-    model: str | None = setting("LMI_MODEL", TEXT, None)
+    model: str | None = setting("LMI_MODEL", kinds.TEXT, None)
     """The model of paths that name none (`/invocations`, `/generate`). Default: the only model that is loaded."""
-    is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", BOOLEAN, "false")
+    is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", kinds.BOOLEAN, "false")
     """Answer `/invocations` and `/predictions` as TGI does: a list, token details, SSE."""
-    output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice(*OUTPUT_FORMATTERS), "auto")
-    """
-    Form of a stream: `jsonlines` or `sse`, which also stream where a request does not say; `auto`: `jsonlines`, with
-    TGI `sse`.
-    """
-    is_streaming: bool = setting("OPTION_ENABLE_STREAMING", BOOLEAN, "false")
-    """Stream the answer of a request that does not say whether to."""
-    rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice(*ROLLING_BATCHES), "auto")
-    """
-    Schema: `disable`: always the dynamic one; all others as `auto`: a prompt has the rolling one, a list of prompts the
-    dynamic one.
-    """
+    output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice("word", *OUTPUT_FORMATTERS), "auto")
+    """Form of a stream. `jsonlines` and `sse` stream by default; `auto`: `jsonlines`, with TGI `sse`."""
+    is_streaming: bool = setting("OPTION_ENABLE_STREAMING", kinds.BOOLEAN, "false")
+    """Stream by default."""
+    rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice("word", *ROLLING_BATCHES), "auto")
+    """Schema. `disable`: always the dynamic one; else the rolling one for a prompt, the dynamic one for a list."""

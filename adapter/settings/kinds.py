@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 import shlex
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -21,6 +22,7 @@ from adapter.units import parse_bool, parse_bytes, parse_endpoint, parse_int, pa
 
 _MAX_INT32 = 2**31 - 1
 """ModelMesh reads counts and milliseconds as Java's int."""
+_MOST_SECRET_BYTES = 64 * 1024
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 """`tcp://10.0.0.7:80`: what the kubelet puts into `METRICS_PORT` of every pod in a namespace that has a Service called `metrics`."""
 
@@ -42,28 +44,30 @@ class Kind(NamedTuple):
     unit: str
 
 
-def parse_optional_port(text: str) -> int:
-    """A port, or 0 for none."""
-    return 0 if text.strip() == "0" else parse_port(text)
+def whole(at_least: int, unit: str) -> Kind:
+    """A whole number of this size or more, as far as ModelMesh reads it."""
+
+    def parse(text: str) -> int:
+        number = parse_int(text)
+        if number < at_least:
+            raise ValueError(f"{text!r} must be {at_least} or more")
+        if number > _MAX_INT32:
+            raise ValueError(f"{text!r} is too large (at most {_MAX_INT32})")
+        return number
+
+    return Kind(parse, unit)
 
 
-def parse_positive(text: str) -> int:
-    """A whole number of 1 or more."""
-    return _at_most_int32(text, at_least=1)
+def choice(unit: str, *words: str, **others: str) -> Kind:
+    """One of these words, in any case, or another name of one."""
 
+    def parse(text: str) -> str:
+        word = others.get(text.strip().lower(), text.strip().lower())
+        if word not in words:
+            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        return word
 
-def parse_count(text: str) -> int:
-    """A whole number of 0 or more."""
-    return _at_most_int32(text, at_least=0)
-
-
-def _at_most_int32(text: str, at_least: int) -> int:
-    number = parse_int(text)
-    if number < at_least:
-        raise ValueError(f"{text!r} must be {at_least} or more")
-    if number > _MAX_INT32:
-        raise ValueError(f"{text!r} is too large (at most {_MAX_INT32})")
-    return number
+    return Kind(parse, unit)
 
 
 def parse_optional_bool(text: str) -> bool | None:
@@ -106,12 +110,20 @@ def parse_address(text: str) -> str:
         raise ValueError(f"{text!r} is not an IP address; 0.0.0.0 and :: are all interfaces") from None
 
 
-def parse_secret_path(text: str) -> Path:
-    """As `parse_absolute_path`. A text that is no path may be the secret itself, and is not shown."""
+def parse_secret_file(text: str) -> Secret:
+    """What an absolute path leads to, without the end of its line. A text that is no path may be the secret itself, and is not shown."""
     try:
-        return parse_absolute_path(text)
+        path = parse_absolute_path(text)
     except ValueError:
         raise ValueError("must be an absolute path without '..', of the file that holds the value") from None
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise OSError(None, "it is no file")
+        with path.open("rb") as opened:
+            return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ValueError(f"{path} cannot be read: {reason}") from error
 
 
 def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -129,58 +141,34 @@ def _network(text: str) -> IPv4Network | IPv6Network:
     return network
 
 
-def parse_log_level(text: str) -> str:
-    """A level of the log; the names of the Go adapter's logger are understood too."""
-    aliases = {"trace": "debug", "warn": "warning", "dpanic": "error", "panic": "error", "fatal": "error"}
-    level = aliases.get(text.lower(), text.lower())
-    if level not in ("debug", "info", "warning", "error"):
-        raise ValueError(f"{text!r} is not a log level (debug, info, warning, error)")
-    return level
-
-
-def parse_log_format(text: str) -> str:
-    """`auto`, `json` or `text`."""
-    if text not in ("auto", "json", "text"):
-        raise ValueError(f"{text!r} is not a log format (auto, json, text)")
-    return text
-
-
 PORT = Kind(parse_port, "port")
-OPTIONAL_PORT = Kind(parse_optional_port, "port")
+OPTIONAL_PORT = Kind(lambda text: 0 if text.strip() == "0" else parse_port(text), "port")
 ENDPOINT = Kind(parse_endpoint, "endpoint")
 BYTES = Kind(parse_bytes, "bytes")
 SIZE = Kind(parse_bytes, "bytes")
 """Of 0 or more; a group says itself what is wrong with other BYTES."""
 SECONDS = Kind(parse_number, "seconds")
-MILLISECONDS = Kind(parse_positive, "milliseconds")
+MILLISECONDS = whole(1, "milliseconds")
 FACTOR = Kind(parse_number, "factor")
-LOADS = Kind(parse_positive, "loads")
-THREADS = Kind(parse_positive, "threads")
-REQUESTS = Kind(parse_count, "requests")
+LOADS = whole(1, "loads")
+CONNECTIONS = whole(1, "connections")
+REQUESTS = whole(1, "requests")
+REQUESTS_OR_NONE = whole(0, "requests")
 BOOLEAN = Kind(parse_bool, "boolean")
 OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
 NETWORKS = Kind(parse_networks, "networks")
 PATH = Kind(parse_absolute_path, "path")
 PATHS = Kind(parse_paths, "paths")
-SECRET_PATH = Kind(parse_secret_path, "path")
+SECRET_FILE = Kind(parse_secret_file, "path")
 COMMAND = Kind(parse_command, "command")
 ADDRESS = Kind(parse_address, "address")
 TEXT = Kind(str, "text")
 SECRET = Kind(Secret, "secret text")
-LOG_LEVEL = Kind(parse_log_level, "level")
-LOG_FORMAT = Kind(parse_log_format, "format")
-
-
-def choice(*words: str) -> Kind:
-    """One of these words, in any case."""
-
-    def parse(text: str) -> str:
-        word = text.strip().lower()
-        if word not in words:
-            raise ValueError(f"{text!r} is none of {', '.join(words)}")
-        return word
-
-    return Kind(parse, "word")
+LOG_LEVEL = choice(
+    "level", "debug", "info", "warning", "error", trace="debug", warn="warning", dpanic="error", panic="error", fatal="error"
+)
+"""The names of the Go adapter's logger are understood too."""
+LOG_FORMAT = choice("format", "auto", "json", "text")
 
 
 def setting(env: str, kind: Kind, default: str | None) -> Any:
@@ -197,11 +185,17 @@ class Group:
     """Base of the dataclasses of settings."""
 
     def problems(self) -> Iterator[str]:
-        """What cannot work, a sentence each."""
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            if entry.metadata["kind"] is SIZE and value is not None and value < 0:
-                yield f"{entry.metadata['env']} is {value} bytes, but must be 0 or more"
+        """What cannot work beside the bounds of each setting, a sentence each."""
+        return iter(())
+
+
+def problems_of(group: Group) -> Iterator[str]:
+    """What cannot work in a group, a sentence each."""
+    for entry in fields(group):
+        value = getattr(group, entry.name)
+        if entry.metadata["kind"] is SIZE and value is not None and value < 0:
+            yield f"{entry.metadata['env']} is {value} bytes, but must be 0 or more"
+    yield from group.problems()
 
 
 def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> Any:

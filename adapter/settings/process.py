@@ -15,7 +15,7 @@ class SpiSettings(Group):
     port: int = setting("ADAPTER_PORT", OPTIONAL_PORT, "8085")
     """Port of `mmesh.ModelRuntime` on the loopback interface; 0 = off, for HTTP fronts without ModelMesh."""
     endpoint: Endpoint | None = setting("ADAPTER_ENDPOINT", ENDPOINT, None)
-    """`port:N`, `host:N` or `unix:/path`; beats `ADAPTER_PORT`."""
+    """`port:N`, `host:N` or `unix:/path`; overrides `ADAPTER_PORT`."""
     reflection: bool = setting("GRPC_REFLECTION", BOOLEAN, "false")
     """Serve gRPC reflection, for debugging with grpcurl."""
 
@@ -31,9 +31,9 @@ class CompanionSettings(Group):
 
     command: tuple[str, ...] | None = setting("TRITON_COMMAND", COMMAND, None)
     """
-    `serve` starts this program beside itself, as `tritonserver --model-control-mode=explicit …`; words are split as by
-    a shell, and nothing else is. SIGTERM drains the adapter and then ends the program; when the program ends by itself,
-    so does the adapter. Default: Triton runs elsewhere.
+    `serve` starts this program beside itself, such as `tritonserver --model-control-mode=explicit …`; words are split
+    as by a shell. SIGTERM drains the adapter and then ends the program. The adapter ends when the program ends.
+    Default: Triton runs elsewhere.
     """
     exit_seconds: float = setting("TRITON_EXIT_SECONDS", SECONDS, "10")
     """Time for that program to end, after `GRACE_PERIOD_SECONDS`; then it is killed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from adapter.settings.kinds import NETWORKS, OPTIONAL_BOOLEAN, PATH, SIZE, THREADS, Group, setting
+from adapter.settings.kinds import NETWORKS, OPTIONAL_BOOLEAN, PATH, REQUESTS, SIZE, Group, setting
 
 REPOSITORY_DIR = "_triton_models"
 CACHE_DIR = "_adapter"
@@ -28,10 +28,9 @@ class VolumeSettings(Group):
     """
     max_bytes: int | None = setting("CACHE_MAX_BYTES", SIZE, None)
     """
-    Most bytes of the adapter's files on the volume, each file once: placed models, pulled files kept for later loads,
-    staging, trash. Kept files go first, those unused for longest before others; a value that is set also refuses a pull
-    that cannot fit. 0 keeps none for later, and bounds nothing. Default 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 %
-    of the file system; kept files then also go while less than 20 % of the file system is free, whatever fills it.
+    Limit of the adapter's files on the volume. Kept files are deleted first; a pull that still does not fit is refused.
+    0 turns off both the cache and the limit. Default: 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the file
+    system; then no pull is refused.
     """
 
     @property
@@ -57,7 +56,6 @@ class VolumeSettings(Group):
 
     def problems(self) -> Iterator[str]:
         """Folders that would eat each other."""
-        yield from super().problems()
         if self.cache_dir == self.repository_dir or self.repository_dir in self.cache_dir.parents:
             yield f"CACHE_DIR ({self.cache_dir}) lies in Triton's repository folder ({self.repository_dir})"
         if self.cache_dir in (self.root, *self.root.parents):
@@ -76,14 +74,12 @@ class PullSettings(Group):
     load.
     """
     pvc_mounts: Path = setting("PVC_MOUNTS_DIR", PATH, "/pvc_mounts")
-    """Volume claims are mounted below it by their names, here and in Triton's container."""
-    threads: int = setting("PULL_THREADS", THREADS, "64")
-    """Most parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many."""
+    """Volume claims are mounted below it by their names, in both containers."""
+    threads: int = setting("PULL_THREADS", REQUESTS, "64")
+    """Most parallel requests to one endpoint of storage; all endpoints together have twice as many."""
     unpack_max_bytes: int = setting("UNPACK_MAX_BYTES", SIZE, "64Gi")
     """Most bytes that an archive may unpack to (`unpack` of a storage config)."""
     denied_networks: tuple[IPv4Network | IPv6Network, ...] = setting(
         "REQUEST_ENDPOINTS_DENIED", NETWORKS, "127.0.0.0/8,::1/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128"
     )
-    """
-    Addresses that an endpoint or url may not have when only a request names it; set to an empty text, all are allowed.
-    """
+    """Addresses that an endpoint or url of a request may not have; an empty text allows all."""

@@ -7,7 +7,7 @@ The runtime's status is never asked for: that removes every model.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +25,7 @@ class CallFailedError(Exception):
     """Code and text of the answer, in one line."""
 
 
-def load(
-    endpoint: Endpoint, model_id: str, path: str, *, type_name: str, key: Mapping[str, Any], seconds: float, look: Callable[[], None]
-) -> int:
+def load(endpoint: Endpoint, model_id: str, path: str, *, type_name: str, key: Mapping[str, Any], seconds: float) -> Iterator[int | None]:
     """
     Load a model. Blocks.
 
@@ -38,23 +36,24 @@ def load(
         type_name: empty: what the model's config.pbtxt says.
         key: more fields of modelKey.
         seconds: the longest time.
-        look: called every `LOOK_SECONDS` meanwhile.
 
-    Returns:
-        The model's bytes.
+    Yields:
+        None every `LOOK_SECONDS`, and the model's bytes at the end.
 
     Raises:
         CallFailedError
     """
     key = {**key, "model_type": {"name": type_name}}
     request = pb.LoadModelRequest(modelId=model_id, modelType=f"mt:{type_name}", modelPath=path, modelKey=json.dumps(key))
+    size_bytes = None
     with _stub(endpoint) as stub:
         call = stub.loadModel.future(request, timeout=seconds, wait_for_ready=True)
-        while True:
+        while size_bytes is None:
             try:
-                return int(call.result(LOOK_SECONDS).sizeInBytes)
+                size_bytes = call.result(LOOK_SECONDS).sizeInBytes
             except grpc.FutureTimeoutError:
-                look()
+                yield None
+    yield size_bytes
 
 
 def unload(endpoint: Endpoint, model_id: str, *, seconds: float) -> None:

@@ -61,9 +61,8 @@ FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
 _CUT = "..."
-_SHOWN_ID_BYTES = 1024
-"""Of the wire: more than the longest valid id costs."""
-_SHOWN_PHASES_BYTES = 1024
+_SHOWN_BYTES = 1024
+"""Of the wire, for an id, and for phases: more than the longest valid id costs."""
 
 _MOST_NAME, _MOST_VALUE = 1024, 64 * 1024
 """Characters of a storage parameter. A certificate chain or a token has less; what a request may bring is kept in several places."""
@@ -227,35 +226,24 @@ def code_of(error: AdapterError, method: str = "") -> StatusCode:
 
 def text_of(error: AdapterError) -> str:
     """One line: the root cause, then ` (model 'x'; list 0.1 s, pull 26.8 s)`, within `MAX_WIRE_BYTES` on the wire."""
-    tail = _place(error)
+    place = [] if error.model_id is None else [f"model '{shown(error.model_id, _SHOWN_BYTES)}'"]
+    place += [shown(error.phases, _SHOWN_BYTES)] if error.phases else []
+    tail = f" ({'; '.join(place)})" if place else ""
     return shown(error.text or error.reason, MAX_WIRE_BYTES - _wire_bytes(tail)) + tail
 
 
 def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
-    """A text made safe to show: one line, no secrets, at a cost of no more than `budget` bytes on the wire."""
-    return _shortened(in_one_line(text), budget)
+    """A text made safe to show: one line, no secrets; all of it, or its beginning and `...`, in no more than `budget` bytes of the wire."""
+    text = in_one_line(text)
+    costs = list(accumulate(map(_wire_bytes, text[: budget + 1]), initial=0))
+    if costs[-1] <= budget:
+        return text
+    return text[: bisect_right(costs, budget - len(_CUT)) - 1] + _CUT
 
 
 def reasons() -> list[str]:
     """All that a failure may give: the label of logs and metrics."""
     return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
-
-
-def _place(error: AdapterError) -> str:
-    parts = []
-    if error.model_id is not None:
-        parts.append(f"model '{shown(error.model_id, _SHOWN_ID_BYTES)}'")
-    if error.phases:
-        parts.append(shown(error.phases, _SHOWN_PHASES_BYTES))
-    return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _shortened(text: str, budget: int) -> str:
-    """The text, or its beginning and `...`, at a cost of no more than `budget` bytes on the wire."""
-    costs = list(accumulate(map(_wire_bytes, text[: budget + 1]), initial=0))
-    if costs[-1] <= budget:
-        return text
-    return text[: bisect_right(costs, budget - len(_CUT)) - 1] + _CUT
 
 
 def _wire_bytes(text: str) -> int:

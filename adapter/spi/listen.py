@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,18 +103,11 @@ class SpiServer:
     health: Health
     addresses: list[str]
     """gRPC targets that reach it, the IPv4 one first."""
-    socket: tuple[Path, os.stat_result] | None
-    """Our socket file, and which one it is."""
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take no new calls, give those under way the grace period, then cancel them; remove our socket file."""
+        """Take no new calls, give those under way the grace period, then cancel them."""
         self.health.closed.set()
         await self.server.stop(grace_seconds)
-        if self.socket is not None:
-            path, ours = self.socket
-            with suppress(FileNotFoundError):
-                if os.path.samestat(ours, path.stat()):
-                    path.unlink()
 
 
 async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callable[[], str | None], reflection: bool) -> SpiServer:
@@ -139,7 +131,7 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     except BaseException:
         await server.stop(None)
         raise
-    return SpiServer(server, health, addresses, (endpoint.socket, endpoint.socket.stat()) if endpoint.socket else None)
+    return SpiServer(server, health, addresses)
 
 
 @contextmanager
@@ -156,9 +148,8 @@ def _binding(where: object, hint: str = "") -> Iterator[None]:
 
 def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
     """`localhost` is both loopback addresses: ModelMesh's resolver may try either first. IPv4 is a must."""
-    hosts = [endpoint.host]
+    hosts = ["127.0.0.1"] if endpoint.host == "localhost" else [endpoint.host]
     if endpoint.host == "localhost":
-        hosts = ["127.0.0.1"]
         with suppress(OSError):
             _try_port("[::1]", 0)
             hosts.append("[::1]")
@@ -180,34 +171,24 @@ def _try_port(host: str, port: int) -> None:
 
 
 def _bind_socket(server: aio.Server, path: Path) -> list[str]:
-    """
-    Bind under a name of its own, then rename, over what a dead server has left.
-
-    So no client finds a socket that it may not use yet; and gRPC, which removes the file that it has bound
-    when it stops, cannot remove that of a successor.
-    """
-    staged = path.with_name(f".{secrets.token_hex(3)}")
+    """In place of what a dead server has left. gRPC removes the file when it stops."""
     with _binding(f"the socket {path}", f" (may we write to {path.parent}?)"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _refuse_taken(path)
-        server.add_insecure_port(f"unix:{staged}")
-        staged.chmod(SOCKET_MODE)
-        staged.rename(path)
+        if os.path.lexists(path):
+            _refuse_taken(path)
+        server.add_insecure_port(f"unix:{path}")
+        path.chmod(SOCKET_MODE)
     return [f"unix:{path}"]
 
 
 def _refuse_taken(path: Path) -> None:
     """Only the socket file of a server that has gone may be replaced."""
-    if not os.path.lexists(path):
-        return
     if not path.is_socket():
         raise ListenError(f"the socket {path} cannot be used: something that is not a socket is there")
-    with closing(socket.socket(socket.AF_UNIX)) as probe:
+    with socket.socket(socket.AF_UNIX) as probe, suppress(TimeoutError):  # a server may listen, but be too busy to accept
         probe.settimeout(PROBE_SECONDS)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             return
-        except TimeoutError:
-            pass  # a server listens, but is too busy to accept
     raise ListenError(f"the socket {path} cannot be used: another server listens on it")

@@ -37,8 +37,6 @@ CONNECTIONS = 256
 """At once. The kubelet and Prometheus need one each."""
 BACKLOG = 64
 """As many are accepted in one turn of the loop; a client that sends at once is read within three turns, and is not cut before."""
-_TEXT = "text/plain; charset=utf-8"
-_JSON = "application/json"
 _METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Known, and of no use here."""
 
@@ -166,30 +164,32 @@ class TelemetryServer:
         finally:
             self._clients.pop(writer, None)
 
-    def _healthz(self) -> Answer:
+    def _stuck(self) -> str | None:
         age = self._heartbeat.age_seconds()
-        if age > STUCK_AFTER_SECONDS:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"the event loop has not run for {age:.0f} s\n".encode()
-        return HTTPStatus.OK, _TEXT, b"alive\n"
+        return f"the event loop has not run for {age:.0f} s" if age > STUCK_AFTER_SECONDS else None
+
+    def _healthz(self) -> Answer:
+        stuck = self._stuck()
+        return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck) if stuck else _text(HTTPStatus.OK, "alive")
 
     def _readyz(self) -> Answer:
-        alive = self._healthz()
-        if alive[0] is not HTTPStatus.OK:
-            return alive
-        problem = self._readiness()
-        if problem is not None:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"not ready: {redact(problem)}\n".encode(errors="replace")
+        if stuck := self._stuck():
+            return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck)
+        if (problem := self._readiness()) is not None:
+            return _text(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {redact(problem)}")
         notice = self._notice()
-        return HTTPStatus.OK, _TEXT, f"ready; {redact(notice)}\n".encode(errors="replace") if notice else b"ready\n"
+        return _text(HTTPStatus.OK, f"ready; {redact(notice)}" if notice else "ready")
 
     def _healthz_triton(self, health: TritonHealth) -> Answer:
         """503 asks for a restart of Triton. An adapter whose loop is stuck has heard nothing and asks for none."""
-        age = self._heartbeat.age_seconds()
-        if age > STUCK_AFTER_SECONDS:
-            text = f"nothing is known of Triton: the adapter's event loop has not run for {age:.0f} s\n"
-            return HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, text.encode()
+        if stuck := self._stuck():
+            return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing is known of Triton: the adapter's {stuck.removeprefix('the ')}")
         status = HTTPStatus.OK if health.why is None else HTTPStatus.SERVICE_UNAVAILABLE
-        return status, _JSON, f"{health.as_json()}\n".encode()
+        return status, "application/json", f"{health.as_json()}\n".encode()
+
+
+def _text(status: HTTPStatus, text: str) -> Answer:
+    return status, "text/plain; charset=utf-8", f"{text}\n".encode(errors="replace")
 
 
 def _metrics() -> Answer:
@@ -213,13 +213,12 @@ def _answered(line: str, routes: Mapping[str, Callable[[], Answer]]) -> bytes:
     """The whole answer to a request line."""
     method, path, version = (line.split() + [""] * 3)[:3]
     if not version.startswith("HTTP/1."):
-        status, content_type, body = HTTPStatus.BAD_REQUEST, _TEXT, b"this is no request of HTTP/1\n"
-    elif method in _METHODS:
-        status, content_type, body = HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET and HEAD\n"
+        status, content_type, body = _text(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1")
     elif method not in ("GET", "HEAD"):
-        status, content_type, body = HTTPStatus.NOT_IMPLEMENTED, _TEXT, b"only GET and HEAD\n"
+        refused = HTTPStatus.METHOD_NOT_ALLOWED if method in _METHODS else HTTPStatus.NOT_IMPLEMENTED
+        status, content_type, body = _text(refused, "only GET and HEAD")
     elif (route := routes.get(path.partition("?")[0])) is None:
-        status, content_type, body = HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /healthz, /readyz and /healthz/triton\n"
+        status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
     else:
         status, content_type, body = route()
     allow = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""

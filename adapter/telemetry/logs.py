@@ -17,7 +17,8 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TextIO, cast
+from io import TextIOWrapper
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -58,7 +59,9 @@ def noting() -> Iterator[dict[str, Any]]:
 def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None:
     """Send all logs, structlog's and the standard library's, to `stream` (default: standard output)."""
     stream = sys.stdout if stream is None else stream
-    sink = cast("TextIO", _Sink(stream))  # structlog and logging use no more of it than _Sink has
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    logging.raiseExceptions = False  # a load must not end because nobody reads the log
     is_json = settings.log_format == "json" or (settings.log_format == "auto" and not stream.isatty())
     level = getattr(logging, settings.log_level.upper())
     shared: list[Processor] = [
@@ -74,12 +77,12 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
             colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
         )
     structlog.configure(
-        processors=[*shared, render],
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sink),
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    route = logging.StreamHandler(sink)
+    route = logging.StreamHandler(stream)
     route.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
@@ -113,24 +116,3 @@ def _masked(name: str, value: Any) -> Any:
 def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return json.dumps({**first, **event}, separators=(",", ":"), default=str)
-
-
-class _Sink:
-    """A stream whose failure fails nobody: a load must not end because nobody reads the log."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except UnicodeEncodeError:
-            return self._stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
-        except (OSError, ValueError):  # a closed pipe or file: there is no place left to say so
-            return 0
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except (OSError, ValueError):  # as above
-            return

@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import Counter
-from collections.abc import Sequence
 from urllib.parse import quote
 
 MASK = "***"
@@ -69,19 +67,16 @@ class Remembered:
     """
     The exact values of secrets that were read: shapes miss a password without one.
 
-    A text is searched once, whatever is remembered. Bounded in number and in characters; the value that was remembered longest ago
-    goes first. May be used from any thread.
+    Bounded in number and in characters; the value that was remembered longest ago goes first. May be used from any thread.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: dict[str, Sequence[str]] = {}
+        self._values: dict[str, frozenset[str]] = {}
         """Value → its forms, the value remembered longest ago first."""
         self._characters = 0
-        self._forms: Counter[str] = Counter()
-        """Form → how many values look so."""
-        self._lengths: dict[str, frozenset[int]] = {}
-        """First piece → lengths of the forms that begin so. Read without the lock: sets are only replaced."""
+        self._forms: frozenset[str] = frozenset()
+        """Of all values. Read without the lock: the set is only replaced."""
 
     def add(self, value: str) -> None:
         """Remember a value, and how it looks in a URL and in JSON."""
@@ -92,38 +87,27 @@ class Remembered:
             forms = self._values.pop(value, None)
             if forms is None:
                 escaped = (quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1])
-                forms = tuple({value, *escaped})
-                for form in forms:
-                    self._forms[form] += 1
-                    self._lengths[form[:PIECE]] = self._lengths.get(form[:PIECE], frozenset()) | {len(form)}
-                    self._characters += len(form)
+                forms = frozenset({value, *escaped})
+                self._characters += sum(map(len, forms))
             self._values[value] = forms
             while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
-                self._forget(self._values.pop(next(iter(self._values))))
+                self._characters -= sum(map(len, self._values.pop(next(iter(self._values)))))
+            self._forms = frozenset().union(*self._values.values())
 
     def masked(self, text: str, mask: str) -> str:
         """The text with `mask` in place of every value; of values that overlap, one for all."""
+        spans = []
+        for form in self._forms:
+            start = text.find(form)
+            while start >= 0:
+                spans.append((start, start + len(form)))
+                start = text.find(form, start + 1)
         kept, end = [], 0
-        for start in range(len(text) - PIECE + 1) if self._forms else ():
-            for length in self._lengths.get(text[start : start + PIECE], ()):
-                if text[start : start + length] in self._forms:
-                    if start >= end:
-                        kept += [text[end:start], mask]
-                    end = max(end, start + length)
+        for start, stop in sorted(spans):
+            if start >= end:
+                kept += [text[end:start], mask]
+            end = max(end, stop)
         return "".join((*kept, text[end:]))
-
-    def _forget(self, forms: Sequence[str]) -> None:
-        for form in forms:
-            self._characters -= len(form)
-            self._forms[form] -= 1
-            if self._forms[form]:
-                continue  # it is a form of another value, too
-            del self._forms[form]
-            piece = form[:PIECE]
-            if lengths := frozenset(len(other) for other in self._forms if other.startswith(piece)):
-                self._lengths[piece] = lengths
-            else:
-                del self._lengths[piece]
 
 
 _own, _of_requests = Remembered(), Remembered()

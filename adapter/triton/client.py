@@ -8,9 +8,7 @@ may conclude from (`CallError`), or an error of `adapter.errors` that goes to th
 
 from __future__ import annotations
 
-import asyncio
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -27,8 +25,6 @@ METADATA_BYTES = 16 * 1024 * 1024
 ANSWER_SECONDS = 10.0
 """For calls that never wait for a model. Longer means that Triton hangs."""
 
-WATCH_AGAIN_SECONDS = 1.0
-
 CONNECTION_OPTIONS = (
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),
@@ -42,7 +38,6 @@ CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1), *CONNECTION_OPTIONS)
 
 _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
-_EXPECTED = re.compile(r"triton-grpc-protocol-([^'\s]+)")
 _NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
 _UNKNOWN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
@@ -115,27 +110,14 @@ class TritonClient:
         if not reply.live:
             raise TritonStopping("ServerLive answers false")
 
-    async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
+    @property
+    def is_connected(self) -> bool:
         """
-        Tell, without any call, that there is a connection (True) or that it has ended (False); returns when the client is closed.
+        Whether there is a connection. One that has ended is made anew by the next call alone.
 
-        One watch of the channel at a time: gRPC keeps a cancelled one until the next change.
+        So who asks this before each call misses no end.
         """
-        connected, idle = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE
-        state = self._channel.get_state()
-        while state is not grpc.ChannelConnectivity.SHUTDOWN:
-            before = state
-            try:
-                await self._channel.wait_for_state_change(before)
-            except grpc.aio.UsageError:  # the channel is being closed
-                return
-            except RuntimeError:  # gRPC has given up the watch
-                await asyncio.sleep(WATCH_AGAIN_SECONDS)
-            state = self._channel.get_state()
-            if before is connected or state is idle:  # only what was connected becomes idle; it may be connected again by now
-                on_change(False)
-            if state is connected:
-                on_change(True)
+        return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def metadata(self, timeout_seconds: float = ANSWER_SECONDS) -> tuple[str, str]:
         """Name (`--id`; without that, each Triton has the same) and version of the server. Raises CallError."""
@@ -192,14 +174,6 @@ class TritonClient:
         request.parameters["unload_dependents"].bool_param = has_dependents
         await self._call(self._stub.RepositoryModelUnload, request, None)
 
-    async def composing(self, name: str) -> list[str]:
-        """What an ensemble is made of, by ModelConfig; none of another model, or of one that does not serve. Raises CallError."""
-        try:
-            reply = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=name), ANSWER_SECONDS)
-        except CallRefused:
-            return []
-        return [step.model_name for step in reply.config.ensemble_scheduling.step]
-
     async def ready(self, name: str) -> bool:
         """ModelReady: whether inference works now. Raises CallError."""
         reply = await self._call(self._stub.ModelReady, service_pb2.ModelReadyRequest(name=name), ANSWER_SECONDS)
@@ -239,8 +213,12 @@ class TritonClient:
 
     def _unavailable(self, details: str) -> Exception:
         """Of the one code that Triton and gRPC use for everything: what it was."""
-        if _RESTRICTED in details:
-            return WrongServer(f"{self._restricted(details)} (it says: {details})")
+        if _RESTRICTED in details:  # never the value: Triton's words name the header alone
+            return WrongServer(
+                "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or "
+                "TRITON_RESTRICTED_VALUE_FILE, to key (in small letters) and value of Triton's --grpc-restricted-protocol "
+                f"(it says: {details})"
+            )
         if _EXPLICIT_MODE in details:
             return WrongServer(
                 f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
@@ -249,20 +227,3 @@ class TritonClient:
             cause = details.rpartition(": ")[2]  # of gRPC's chain the last one
             return _AWAY.get(cause, TritonAway)(cause)
         return TritonDied(details)
-
-    def _restricted(self, details: str) -> str:
-        """What the operator has to set. Never the value: Triton's words name the header alone."""
-        expected = _EXPECTED.search(details)
-        if not self._headers:
-            return (
-                "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or "
-                "TRITON_RESTRICTED_VALUE_FILE, to key and value of Triton's --grpc-restricted-protocol"
-            )
-        if expected and expected[0] not in dict(self._headers):
-            return (
-                "Triton restricts its calls by another key than TRITON_RESTRICTED_KEY: its --grpc-restricted-protocol has the key "
-                f"{expected[1]!r}; all calls that the adapter needs must have one key, in small letters"
-            )
-        return (
-            "Triton does not accept the adapter's TRITON_RESTRICTED_VALUE: the value in Triton's --grpc-restricted-protocol is another one"
-        )

@@ -7,42 +7,29 @@ hangs). A connection that ends and a question without an answer are *breaks*. Th
 where the server's name (`--id`) is another one; in all other cases the index shows it (`confirm_restart`). Knows
 nothing of models.
 
-While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a
-listing of ours has a longer deadline, and a listing begins when no question is under way.
+Every call comes after a look at the connection (`wait`, `answers`), so no break is missed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
 
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
-from adapter.triton.client import (
-    CallError,
-    PortClosed,
-    TritonAway,
-    TritonClient,
-    TritonSilent,
-    TritonStopping,
-)
-from adapter.waits import set_within
+from adapter.triton.client import CallError, PortClosed, TritonAway, TritonClient, TritonSilent, TritonStopping
+from adapter.waits import end
 
 ASK_SECONDS = 1.0
 """Deadline of ServerLive, which takes 0.15 ms."""
-LISTING_SECONDS, LISTING_FACTOR = 10.0, 4
-"""During a listing the deadline is 10 s, or four times as long as the listing before took."""
 FRESH_SECONDS = 2.6
 """An answer counts for so long without asking again: a little longer than the watch needs to notice a hang."""
-WATCH_SECONDS = 1.5
-"""Between questions while Triton answers: with the deadline of one, a hang is noticed within 2.5 s."""
-REST_SECONDS = 0.02
-"""After each question of the watch: a peer may take connections and break them at once."""
+WATCH_SECONDS = 0.8
+"""Between questions while Triton answers: a death is noticed within a second, a hang within two."""
 PAUSE_SECONDS = 0.1
 """Between questions while Triton is away."""
 
@@ -55,46 +42,37 @@ class Connection:
 
     def __init__(self, client: TritonClient) -> None:
         self.client = client
-        self._target = client.target
-        self._time = asyncio.get_running_loop().time
-        self.problem: str | None = f"Triton at {self._target} was not asked yet"
-        self.began_at: float | None = None
+        self.deadline_seconds = ASK_SECONDS
+        """Of a question. Longer while Triton lists its repository, as it then answers no other call."""
+        self.problem: str | None = f"Triton at {client.target} was not asked yet"
+        """Why Triton does not answer; None where it has answered, and nothing has broken since. From any thread."""
+        self.version = ""
+        """Of the Triton that answered last."""
+        self.began_at = math.inf
         """
         When the Triton that is there now first answered: a call that was sent earlier is not in it.
 
-        None before the first answer, and after the port was found closed.
+        Infinite before the first answer, and after the port was found closed.
         """
+        self._time = asyncio.get_running_loop().time
         self._answered_at = -math.inf
         """When Triton last answered; never since the last break."""
         self._silent_since = math.inf
         """When Triton last answered, be it with a refusal, or was first silent; infinite while its port is closed."""
+        self._breaks = 0
+        self._asking: asyncio.Task[bool] | None = None
+        self._name: str | None = None
+        """Of the Triton that answered last: `--id`, without which all have the same. None before the first answer."""
         self._is_told = False
         """The log says that Triton is away."""
-        self._asking: asyncio.Task[bool] | None = None
-        self._news = asyncio.Event()
-        """Set when a connection comes or goes."""
-        self._breaks = 0
-        self._name: str | None = None
-        self.version = ""
-        """Of the Triton that answered last; the name is `--id`, without which all have the same. None before the first answer."""
-        self._is_another = False
-        """The process that answers next is another one: the port was closed."""
-        self.restarts = 0
-        """How often Triton has certainly become another process, a death included that nothing has followed yet."""
-        self._returns = asyncio.Queue[bool]()
-        """Not told yet: whether each is certainly another process."""
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
-        self._listed_at = -math.inf
-        """When the last listing ended; infinite during one."""
-        self._listing_seconds = 0.0
+        self._has_returned = asyncio.Event()
+        """A return is not told yet."""
+        self._is_another = False
+        """What is not told yet is certainly another process."""
 
     # ---- whether Triton answers
-
-    @property
-    def is_live(self) -> bool:
-        """Triton has answered, and nothing has broken since. From any thread."""
-        return self.problem is None
 
     def silent_seconds(self) -> float:
         """Since Triton's last answer, refusals included; 0 while its port is closed. From any thread."""
@@ -109,7 +87,8 @@ class Connection:
 
     async def answers(self) -> bool:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
-        return self._time() - self._answered_at < FRESH_SECONDS or await self.look()
+        is_fresh = self._time() - self._answered_at < FRESH_SECONDS and self.client.is_connected
+        return (is_fresh and (self._asking is None or self._asking.done())) or await self.look()
 
     async def look(self) -> bool:
         """Ask once, in one question with all who ask meanwhile. Never raises."""
@@ -121,57 +100,38 @@ class Connection:
         """Wait for Triton, then call; again where it was away after all. Raises everything but TritonAway."""
         while True:
             await self.wait()
-            began = self._time()
             try:
                 return await call()
+            except TritonSilent:
+                pass  # a listing may have held it up; whether Triton hangs is what ServerLive tells
             except TritonAway as away:
-                if not isinstance(away, TritonSilent) or self._listed_at < began:
-                    self.lost(away)
+                self.lost(away)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def watch(self) -> None:
         """For ever: notice that Triton goes, hangs and comes back, without a call."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.client.follow_connection(self._connected), name="connection to Triton")
-            while True:
-                self._news.clear()
-                is_live = await self.look()
-                await asyncio.sleep(REST_SECONDS)
-                await set_within(self._news, (WATCH_SECONDS if is_live else PAUSE_SECONDS) - REST_SECONDS)
+        while True:
+            is_live = await self.look()
+            await asyncio.sleep(WATCH_SECONDS if is_live else PAUSE_SECONDS)
 
     def lost(self, failure: Exception) -> None:
         """A call found Triton away, or another server in its place."""
         if not self._is_told:
-            log.warning("triton.away", target=self._target, cause=str(failure))
+            log.warning("triton.away", target=self.client.target, cause=str(failure))
         self._is_told = True
-        self.problem = f"Triton does not answer at {self._target}: {failure}"
-        if isinstance(failure, PortClosed):
-            self._silent_since, self.began_at = math.inf, None
-            if self._name is not None and not self._is_another:
-                self._is_another = True
-                self.restarts += 1
-        elif self._silent_since == math.inf or isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
-            self._silent_since = self._time()
+        self.problem = f"Triton does not answer at {self.client.target}: {failure}"
         self._break()
         TRITON_UP.set(0)
-
-    @asynccontextmanager
-    async def listing(self) -> AsyncIterator[None]:
-        """Inside, Triton is asked for its index; one at a time."""
-        if self._asking is not None and not self._asking.done():
-            await asyncio.wait({self._asking})  # its deadline would be too short for the listing
-        began, self._listed_at = self._time(), math.inf
-        try:
-            yield
-        finally:
-            self._listed_at = self._time()
-            self._listing_seconds = self._listed_at - began
+        if isinstance(failure, PortClosed):
+            self._silent_since = self.began_at = math.inf
+        elif isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
+            self._silent_since = self._time()
+        else:
+            self._silent_since = min(self._silent_since, self._time())
 
     async def close(self) -> None:
         """Ask no more."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait({self._asking})
+        await end(self._asking)
 
     # ---- whether it is the same process
 
@@ -182,59 +142,48 @@ class Connection:
         Returns:
             Whether one of them is certainly another process.
         """
-        is_another = await self._returns.get()
-        while not self._returns.empty():
-            is_another |= self._returns.get_nowait()
+        await self._has_returned.wait()
+        self._has_returned.clear()
+        is_another, self._is_another = self._is_another, False
         return is_another
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that the models are gone. Counted once."""
-        if self.began_at is not None:
-            self.began_at = self._time()
+        self.began_at = max(self.began_at, self._time())
         if not self._is_counted:
             self._is_counted = True
             TRITON_RESTARTS.inc()
-            log.warning("triton.restarted", target=self._target)
+            log.warning("triton.restarted", target=self.client.target)
 
     # ---- asking
 
     async def _ask(self) -> bool:
-        breaks, name = self._breaks, self._name
-        is_listing = self._listed_at == math.inf
-        seconds = max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds) if is_listing else ASK_SECONDS
+        if not self.client.is_connected:
+            self._break()
+        breaks, is_first, name, seconds = self._breaks, self._answered_at == -math.inf, self._name, self.deadline_seconds
         try:
             await self.client.live(seconds)
-            if self._answered_at == -math.inf:
+            if is_first:
                 name, self.version = await self.client.metadata(seconds)
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False
         now = self._silent_since = self._time()
-        if breaks != self._breaks:
+        if breaks != self._breaks or not self.client.is_connected:
             return False  # the answer may be older than the break
         if self.problem is not None:
-            log.info("triton.answered", target=self._target)
+            log.info("triton.answered", target=self.client.target)
         self._is_told, self.problem = False, None
         TRITON_UP.set(1)
-        if self.began_at is None:
-            self.began_at = now
-        if self._answered_at == -math.inf and self._name is not None:
-            self._note_return(has_other_name=name != self._name)
+        if is_first and self._name is not None:
+            self._is_counted = False
+            if self.began_at == math.inf or name != self._name:
+                self._is_another = True
+                self.confirm_restart()
+            self._has_returned.set()
+        self.began_at = min(self.began_at, now)
         self._answered_at, self._name = now, name
         return True
-
-    def _note_return(self, *, has_other_name: bool) -> None:
-        is_another = self._is_another or has_other_name
-        self.restarts += is_another and not self._is_another
-        self._is_another = self._is_counted = False
-        if is_another:
-            self.confirm_restart()
-        self._returns.put_nowait(is_another)
-
-    def _connected(self, is_connected: bool) -> None:
-        if not is_connected:
-            self._break()
-        self._news.set()
 
     def _break(self) -> None:
         self._breaks += 1

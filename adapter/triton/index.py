@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
-from copy import copy
 
 import structlog
 
@@ -29,18 +27,18 @@ from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
 from adapter.triton.client import CallError, TritonAway, TritonSilent
-from adapter.triton.connection import Connection
+from adapter.triton.connection import ASK_SECONDS, Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.workers import retrieve
+from adapter.waits import end
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
-WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
-"""After a long wait the pause is a fiftieth of it: for what does not end a second more or less is nothing."""
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 DEADLINE_SECONDS = 600.0
 """Of a question; doubled after each one that has got no answer."""
+LIVE_SECONDS, LIVE_FACTOR = 10.0, 4
+"""During a listing Triton may be silent for 10 s, or four times as long as the listing before took."""
 REST_FACTOR = 10
 CREDIT_SECONDS = 0.5
 """Of rest: it stands for 50 ms of listing, ten answers of a Triton with 1,000 models."""
@@ -63,25 +61,18 @@ def named(listing: Listing, name: str) -> list[ServerModel]:
     return [row for row in listing.get(owner_of(name), ()) if row.name == name]
 
 
-def pause_after(waited_seconds: float) -> float:
-    """Between two looks of one who has waited for so long: half of that, 5 to 100 ms; up to 1 s after a long wait."""
-    longest = max(LONGEST_PAUSE_SECONDS, min(WAITED_SHARE * waited_seconds, LONGEST_WAITED_PAUSE_SECONDS))
-    return min(max(waited_seconds / 2, FIRST_PAUSE_SECONDS), longest)
-
-
 class Index:
     """Asks for the index, again where that helps."""
 
     def __init__(self, connection: Connection, repository: Repository) -> None:
-        self._client = connection.client
         self._connection = connection
         self._repository = repository
         self._time = asyncio.get_running_loop().time
         self._deadline_seconds = DEADLINE_SECONDS
-        self._last: asyncio.Task[Listing | None] | None = None
-        """The question that was begun last."""
+        self._turn = asyncio.Lock()
         self._next: asyncio.Task[Listing | None] | None = None
-        """The same, until it is sent: who asks now gets its answer."""
+        """A question that is not sent yet: who asks now gets its answer."""
+        self._sent: asyncio.Task[Listing | None] | None = None
         self._began = math.inf
         """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
@@ -105,21 +96,25 @@ class Index:
         return self._under_way() or self._slow()
 
     async def ask(self) -> Listing | None:
-        """
-        The answer to a question that is not sent yet; None: it failed.
+        """The answer to a question that is not sent yet; None: it failed."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._question(), name="question for Triton's index")
+        return await asyncio.shield(self._next)
 
-        Raises:
-            WrongServer: Triton restricts the index.
-            AdapterError: the folder could not be swept after a listing that failed.
+    async def rows(self, name: str) -> list[ServerModel] | None:
+        """As `ask`, of one name of Triton's."""
+        listing = await self.ask()
+        return None if listing is None else named(listing, name)
+
+    async def pause(self, since: float) -> None:
         """
-        question = self._next
-        if question is None:
-            question = self._last = self._next = asyncio.create_task(self._question(self._last), name="question for Triton's index")
-            question.add_done_callback(retrieve)
-        try:
-            return await asyncio.shield(question)
-        except AdapterError as error:
-            raise copy(error) from error  # each caller notes in its own error which model it was
+        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 1 s.
+
+        All who wait look at the same times, so one answer is for many.
+        """
+        now = self._time()
+        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
+        await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
     async def listing(self, *, can_wait: bool = False) -> Listing:
         """
@@ -129,8 +124,6 @@ class Index:
             can_wait: Triton has its whole rest before, however long the last answer took.
         """
         if can_wait:
-            if self._last is not None:
-                await asyncio.wait({self._last})
             await asyncio.sleep(self._owed_until - self._time())
         while (listing := await self.ask()) is None:
             await self._connection.wait()
@@ -139,53 +132,52 @@ class Index:
 
     async def close(self) -> None:
         """Ask no more."""
-        if self._last is not None:
-            self._last.cancel()
-            await asyncio.wait({self._last})
+        await end(self._sent, self._next)
 
-    async def _question(self, before: asyncio.Task[Listing | None] | None) -> Listing | None:
+    async def _question(self) -> Listing | None:
         """Asked when the one before has its answer, and Triton had its rest. None: it failed."""
-        connection = self._connection
-        try:
-            if before is not None:
-                with suppress(Exception):  # its own callers have that
-                    await before
-            due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
-            if (rest := due - self._time()) > 0:
-                await asyncio.sleep(rest)
-            if not await connection.answers():
+        async with self._turn:
+            rest_until = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
+            await asyncio.sleep(rest_until - self._time())
+            is_there = await self._connection.answers()
+            self._sent, self._next = self._next, None
+            if not is_there:
                 return None
-        finally:
-            self._next = None
-        INDEX_POLLS.inc()
-        began = self._began = self._time()
-        try:
-            async with connection.listing():
-                rows = await self._client.index(self._deadline_seconds)
-        except TritonSilent:
-            log.warning("index.expired", seconds=self._deadline_seconds)
-            self._deadline_seconds *= 2
-            return None
-        except TritonAway as away:
-            connection.lost(away)
-            return None
-        except CallError as failure:
-            problem = f"Triton cannot list its model repository: {one_line(str(failure))}"
-            if self._failure != problem:
-                log.warning("index.failed", cause=one_line(str(failure)))
-            self._failure = problem
-            await self._repository.sweep()
-            return None
-        finally:
-            self._began = math.inf
-            self._ended(began)
-        self._failure = None
-        return by_owner(rows)
+            INDEX_POLLS.inc()
+            self._began = self._time()
+            self._connection.deadline_seconds = max(LIVE_SECONDS, LIVE_FACTOR * self._seconds)
+            try:
+                rows = await self._connection.client.index(self._deadline_seconds)
+            except TritonSilent:
+                log.warning("index.expired", seconds=self._deadline_seconds)
+                self._deadline_seconds *= 2
+                return None
+            except TritonAway as away:
+                self._connection.lost(away)
+                return None
+            except (CallError, AdapterError) as failure:
+                await self._mend(one_line(str(failure)))
+                return None
+            finally:
+                self._connection.deadline_seconds = ASK_SECONDS
+                self._ended()
+            self._failure = None
+            return by_owner(rows)
 
-    def _ended(self, began: float) -> None:
-        """A question was under way since then, answered or not."""
+    async def _mend(self, cause: str) -> None:
+        """After a listing that failed."""
+        if self._failure is None:
+            log.warning("index.failed", cause=cause)
+        self._failure = f"Triton cannot list its model repository: {cause}"
+        try:
+            await self._repository.sweep()
+        except AdapterError as failure:
+            self._failure = failure.text
+
+    def _ended(self) -> None:
+        """The question that was under way is so no more, answered or not."""
         now, before, was_slow = self._time(), self._seconds, self._slow() is not None
-        self._ended_at, self._seconds = now, now - began
+        self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
         seconds = round(self._seconds, 1)

@@ -26,13 +26,14 @@ from typing import Any
 
 import structlog
 
-from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
-from adapter.model import INNER, Overrides, ServerModel, owner_of
+from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
+from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named, pause_after
+from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
+from adapter.waits import end
 
 NAMED = 16
 
@@ -79,10 +80,9 @@ class Loads:
         """Of the loads that wait, in the order of their turns: whether it yields, its number, and the model id."""
         self._changed = asyncio.Event()
         """Set when a slot or a ticket is given back, then replaced."""
-        self.answered: dict[str, bool] = {}
+        self.answered: set[str] = set()
         """
-        By model id, whether its last load was refused: where that was ours, and Triton was not asked for anything else since.
-        No load of such a model is in Triton; after a refusal it holds nothing of it, or soon nothing more.
+        Model ids of which no load is in Triton: the last one was ours, it has its answer, and nothing else was asked of Triton since.
         """
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Overrides | None = None) -> None:
@@ -104,8 +104,8 @@ class Loads:
         patience = self._limits.load_seconds if yields else None
         try:
             while not (await asyncio.wait({load.work}, timeout=patience))[0]:
-                is_late = patience is not None and load.may_go_on and _now() - load.since > patience / 2
-                if is_late and self._connection.is_live:  # silence of a Triton that is away costs no patience
+                # a load that waits for another one of its bundle, or for a Triton that is away, costs no patience
+                if load.may_go_on and _now() - load.since > self._limits.load_seconds / 2 and self._connection.problem is None:
                     raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
             load.work.result()
         finally:
@@ -123,8 +123,8 @@ class Loads:
         for name in names:
             model_id = owner_of(name)
             if model_id not in self._loads and len(self._loads) < self._limits.places:
-                self.answered.pop(model_id, None)
-                work = self._follow(name, self._connection.restarts, "another client has sent it")
+                self.answered.discard(model_id)
+                work = self._follow(name, self._connection.began_at, "another client has sent it")
                 self._begin(_Load(model_id, _now(), may_go_on=True, is_left=True), work)
 
     async def ended(self, model_id: str) -> None:
@@ -152,10 +152,7 @@ class Loads:
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
-        tasks = [load.work for load in self._loads.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*(load.work for load in self._loads.values()))
 
     # ---- slots
 
@@ -202,64 +199,59 @@ class Loads:
         """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
         model_id = load.model_id
         await self._connection.wait()
-        self.answered.pop(model_id, None)
+        self.answered.discard(model_id)
         on_sent()
         try:
             for name in (*self._repository.loaded_first(model_id), model_id):
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
-            self.answered[model_id] = True
+            self.answered.add(model_id)
             if name != model_id:
                 raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
             raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
-        self.answered[model_id] = False
+        self.answered.add(model_id)
 
     async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
         if load.is_left:
             return
-        load.since, load.may_go_on, restarts = _now(), True, self._connection.restarts
+        load.since, load.may_go_on, began_at = _now(), True, self._connection.began_at
         try:
             await self._client.load(name, overrides)
         except TritonDied as died:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
-            await self._follow(name, restarts, str(died))
+            await self._follow(name, began_at, str(died))
         except TritonAway:
             if not load.is_left:
                 raise
         finally:
             load.may_go_on = False
 
-    async def _follow(self, name: str, restarts: int, cause: str) -> None:
+    async def _follow(self, name: str, began_at: float, cause: str) -> None:
         """
-        Return when the load of the name has ended well, as the index tells. Whatever goes wrong, it is asked again.
+        Return when the load of the name has ended well, as the index tells.
 
         Args:
             name: of the model, or of an inner model of its bundle.
-            restarts: of Triton, when it was asked.
+            began_at: of the Triton that was asked.
             cause: why there is no answer.
 
         Raises:
             ServerDied: the Triton that had the load is gone.
             ModelRefused: it has failed.
         """
-        began = _now()
-        while self._connection.restarts == restarts:
-            try:
-                listing = await self._index.ask()
-            except AdapterError as failure:  # a load that is forgotten keeps a thread of Triton unseen
-                log.warning("load.not_followed", model_id=name, cause=failure.text)
-                listing = None
-            if listing is not None:
-                rows = named(listing, name)
+        since = _now()
+        while self._connection.began_at == began_at:
+            rows = await self._index.rows(name)
+            if rows is not None:
                 states = {row.state for row in rows if row.state}
                 if not states:
                     break
                 if "LOADING" not in states:
                     if "READY" in states:
                         return
-                    raise ModelRefused(_reason(rows))
-            await asyncio.sleep(pause_after(_now() - began))
+                    raise ModelRefused("; ".join(dict.fromkeys(one_line(row.reason) for row in rows)))
+            await self._index.pause(since)
         told = f"Triton died while it was loading the model ({cause})"
         raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
 
@@ -272,11 +264,6 @@ class Loads:
             if rows and not any(row.reason == "unloaded" for row in rows):
                 return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
         return None
-
-
-def _reason(rows: list[ServerModel]) -> str:
-    """Why the last load of these rows failed."""
-    return "; ".join(dict.fromkeys(one_line(row.reason) for row in rows if row.reason)) or one_line("")
 
 
 def _shown_inner(name: str) -> str:

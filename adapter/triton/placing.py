@@ -11,48 +11,30 @@ links.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 import stat
-import struct
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from adapter.errors import AdapterError, InvalidModel, VolumeFailed
-from adapter.model import OPTIONS_FILE, Artifact, Layout, SourceFile, is_utf8, owner_of
-from adapter.volume.trees import Files, files_below, read_below
+from adapter.errors import AdapterError
+from adapter.model import Artifact, Layout, SourceFile, is_utf8, owner_of
+from adapter.volume.trees import Files, files_below
 from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 PYCACHE = "__pycache__"
-_FILES = 50
-"""Files that tell of a model's kind."""
-
-_AT_FDCWD = -100
-_AT_SYMLINK_NOFOLLOW = 0x100
-_INODE_AND_BIRTH = 0x100 | 0x800
-_STATX = struct.Struct("I28xQ40xqI164x")
-"""Mask, inode, seconds and nanoseconds of birth, in `struct statx`. Source: Linux `include/uapi/linux/stat.h`."""
-_statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 
 
-def kind_of(layout: Layout) -> str:
-    """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
-    ends = {PurePosixPath(path).suffix for path in islice(layout.links, _FILES)}
-    return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
-
-
-def inner_of(folder: Path) -> dict[str, dict[str, str]]:
-    """The names of inner models by the id of their bundle, each with an unknown kind; nothing is asked of the entries themselves."""
-    found: dict[str, dict[str, str]] = {}
+def inner_of(folder: Path) -> dict[str, set[str]]:
+    """The names of inner models by the id of their bundle; nothing is asked of the entries themselves."""
+    found: dict[str, set[str]] = {}
     with suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208 - plain names
             if (owner := owner_of(name)) != name:
-                found.setdefault(owner, {})[name] = ""
+                found.setdefault(owner, set()).add(name)
     return found
 
 
@@ -66,21 +48,13 @@ def is_plain_directory(path: Path) -> bool:
 
 def identity_of(directory: Path) -> str:
     """
-    Which directory it is: a name that stays while it lives, whatever is written into it, and that no other one gets.
+    Which directory it is: a name that stays while its own entries do, whatever is written below them.
 
-    Inode number and time of birth, which cannot be set; the number alone goes to the next directory as soon as this one
-    is deleted. Where the file system keeps no births, the time of the last change of its entries instead. Python's
-    `os.stat` tells no birth.
+    Inode number and time of the last change; `build` gives each directory a time that no other one has.
 
     Raises:
         OSError: there is no such directory.
     """
-    buffer = ctypes.create_string_buffer(_STATX.size)
-    name = os.fsencode(directory)
-    if _statx is not None and not _statx(_AT_FDCWD, name, _AT_SYMLINK_NOFOLLOW, _INODE_AND_BIRTH, buffer):
-        told, inode, seconds, nanoseconds = _STATX.unpack(buffer)
-        if told & _INODE_AND_BIRTH == _INODE_AND_BIRTH:
-            return f"{inode}-{seconds}.{nanoseconds:09}"
     state = directory.lstat()
     return f"{state.st_ino}~{state.st_mtime_ns}"
 
@@ -92,23 +66,6 @@ def identities_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
         with suppress(OSError):
             found[name] = identity_of(folder / name)
     return found
-
-
-def options_of(directory: Path, most_bytes: int) -> bytes | None:
-    """
-    OPTIONS_FILE of a placed model; None: it has none.
-
-    Raises:
-        InvalidModel: it is longer than allowed.
-        VolumeFailed: it cannot be read.
-    """
-    try:
-        return read_below(directory, OPTIONS_FILE, most_bytes)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
-        raise kind(f"{OPTIONS_FILE} of the model cannot be read: {error.strerror}") from error
 
 
 def bytes_of(entries: Iterable[Path], stop: Stop) -> tuple[dict[str, int], dict[str, int]]:
@@ -152,6 +109,8 @@ def build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None
         target = staging / path
         target.write_bytes(content)
         target.chmod(FILE_MODE)
+    now = time.time_ns()
+    os.utime(staging, ns=(now, now))
 
 
 def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
@@ -166,12 +125,6 @@ def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
         mode = 0
     if not stat.S_ISREG(mode):
         raise AdapterError(f"the model's file {file.path} is not on the volume any more")
-    if stat.S_IMODE(mode) != FILE_MODE:  # never changed through a link: it could lead to a file that is only ours to read
-        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.fchmod(descriptor, FILE_MODE)
-        finally:
-            os.close(descriptor)
 
 
 def _make_directories(top: Path, directory: str, made: set[str]) -> None:

@@ -15,9 +15,7 @@ import asyncio
 import errno
 import os
 import secrets
-import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -36,8 +34,6 @@ from adapter.workers import Stop, Workers
 THREADS = 4
 _KEPT, _KEPT_BYTES = 1024, 64 * 1024
 """Small files of models that are remembered, and how long they are at most."""
-_RECENT = 256
-"""Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
@@ -61,15 +57,13 @@ class Repository:
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
         """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
-        self._counting = threading.Lock()
         self._probes: set[str] = set()
         """That are under way."""
         self._has_others = own is not None
         self._own = set(own or ())
-        self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
-        self._kinds = placing.inner_of(self.folder)
-        """Model id → Triton's names of it and of its inner models → kind; empty for what an earlier process has placed."""
+        self._inner = placing.inner_of(self.folder)
+        """Model id → Triton's names of its inner models."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
         self._small_files: dict[tuple[str, str, str], bytes | None] = {}
         """Model id, identity of its directory, path in it → what was read there."""
@@ -81,7 +75,7 @@ class Repository:
 
     def inner_names(self, model_id: str) -> tuple[str, ...]:
         """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
-        return tuple(sorted(self._kinds.get(model_id, {}).keys() - {model_id}))
+        return tuple(sorted(self._inner.get(model_id, ())))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         """The inner models to load before the model itself, in this order."""
@@ -90,10 +84,6 @@ class Repository:
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be another writer's."""
         return self._has_others and owner_of(name) not in self._own and not name.startswith(PROBE)
-
-    def kind(self, name: str) -> str:
-        """Which models this one resembles (`placing.kind_of`); empty for what this process has not placed."""
-        return self._kinds.get(owner_of(name), {}).get(name, "")
 
     def can_hold(self, name: str) -> bool:
         """Whether a directory of the folder can have this name."""
@@ -126,15 +116,14 @@ class Repository:
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
         parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, layout))}
-        kinds = {path.name: placing.kind_of(part) for path, part in parts.items()}
-        self._kinds[model_id] = self._kinds.get(model_id, {}) | kinds
+        self._inner[model_id] = {*self.inner_names(model_id), *layout.inner}
         self._loaded_first[model_id] = layout.loaded_first
         try:
             identity = await self._workers.run(lambda stop: self._place(parts, stale, artifact, stop))
         except asyncio.CancelledError:  # it may come when the thread has just renamed
             await self.remove(model_id)
             raise
-        self._kinds[model_id] = kinds
+        self._inner[model_id] = {*layout.inner}
         return identity
 
     async def remove(self, model_id: str) -> None:
@@ -144,13 +133,13 @@ class Repository:
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
         await self._run("the model cannot be taken out of", lambda _: self._take_out(paths))
-        self._kinds.pop(model_id, None)
+        self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
         self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        self._kinds = await self._run("the models cannot be taken out of", self._clear)
+        self._inner = await self._run("the models cannot be taken out of", self._clear)
         self._loaded_first.clear()
         self._own.clear()
 
@@ -259,18 +248,13 @@ class Repository:
         kept: Exception | None = None
         for path in paths:
             kept = self._volume.trash.discard(path) or kept
-            self._count(path.name, 0)
+            self._own_bytes.pop(path.name, None)
         return kept
 
     def _take_out(self, paths: Iterable[Path]) -> None:
         """As `_discard`. Raises OSError, AdapterError: the disk keeps one."""
         if (kept := self._discard(paths)) is not None:
             raise kept
-
-    def _count(self, name: str, own_bytes: int) -> None:
-        """A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there any more."""
-        with self._counting:
-            self._own_bytes[name] = own_bytes
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
@@ -282,33 +266,24 @@ class Repository:
                 with self._space.reservation() as reserved, self._volume.writing(size_bytes):
                     reserved.grow(size_bytes, len(part.written))
                     identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
-                    self._count(destination.name, size_bytes)
+                    self._own_bytes[destination.name] = size_bytes
         except BaseException:
             self._discard(reversed([*parts]))
             raise
         return identity
 
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
-        made: list[Path] = []
+        staging = self._volume.new_staging()
         try:
-            while not made or placing.identity_of(made[-1]) in self._recent:  # the number of one that was deleted in this tick
-                made.append(self._volume.new_staging())
-                placing.build(made[-1], layout, artifact, stop)
-            identity = placing.identity_of(made[-1])
+            placing.build(staging, layout, artifact, stop)
             self._discard([destination])
-            self._volume.trash.move_in(made[-1], destination)
+            self._volume.trash.move_in(staging, destination)
+            return placing.identity_of(destination)
         finally:  # also when the work is no longer wanted
-            for staging in made:
-                self._volume.discard(staging)
-        self._recent.append(identity)
-        return identity
+            self._volume.discard(staging)
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
-        before = self._own_bytes.copy()
-        sizes, own_bytes = placing.bytes_of(self._entries(), stop)
-        with self._counting:
-            if self._own_bytes == before:  # else another look follows within a minute
-                self._own_bytes = own_bytes
+        sizes, self._own_bytes = placing.bytes_of(self._entries(), stop)
         identities = placing.identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
@@ -323,16 +298,9 @@ class Repository:
             reserved.insist(lambda: make_plain_directory(path))
         return True
 
-    def _clear(self, stop: Stop) -> dict[str, dict[str, str]]:
+    def _clear(self, _stop: Stop) -> dict[str, set[str]]:
         """Returns the inner models that are left. Raises as `_take_out`."""
-
-        def ours() -> Iterator[Path]:
-            for path in self._entries():
-                stop.check()
-                if not self.is_of_others(path.name):
-                    yield path
-
-        self._take_out(ours())
+        self._take_out(path for path in self._entries() if not self.is_of_others(path.name))
         return placing.inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:

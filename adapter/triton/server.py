@@ -113,7 +113,8 @@ class TritonServer:
         # what the parts do for the lifecycle as it is
         self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
         self.queue = self._loads.queue
-        self.unload, self.unload_other, self.purge = self._unloads.free, self._unloads.free_of_others, self._unloads.purge
+        self.unload = self.unload_other = self._unloads.free
+        self.purge = self._unloads.purge
         for kind in ("load", "unload"):
             STUCK.labels(kind).set_function(partial(self._count_stuck, kind))
 
@@ -236,7 +237,7 @@ class TritonServer:
 
     def health(self) -> Health:
         """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
-        is_live, silent, threads = self._connection.is_live, self._connection.silent_seconds(), self._limits.places
+        is_live, silent, threads = self._connection.problem is None, self._connection.silent_seconds(), self._limits.places
         stuck = self._stuck()
         loads, unloads = ([each for each in stuck if each.kind == kind] for kind in ("load", "unload"))
         why = None
@@ -250,10 +251,8 @@ class TritonServer:
         return Health(is_live, silent, threads, tuple(stuck[:SHOWN]), why)
 
     def _stuck(self) -> list[Stuck]:
-        """The oldest first."""
-        if (start := self._connection.began_at) is None:
-            return []
-        now = self._time()
+        """The oldest first. What was sent to an earlier Triton does not count."""
+        now, start = self._time(), self._connection.began_at
         kinds = (
             ("load", self._loads.sent_at(), PATIENCE_FACTOR * self._limits.load_seconds),
             ("unload", self._unloads.asked_at(), UNLOAD_SECONDS),

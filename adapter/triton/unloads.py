@@ -7,15 +7,14 @@ a name that it leaves out. An unload that was asked for and has not ended is rem
 caller has gone.
 
 Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all
-looks take. The first look comes when the memory is probably free: after the time that models of the kind took. Further
-looks follow after pauses that grow with the wait. A row that is missing proves nothing, and neither does a failed call.
+looks take. The pauses between the looks grow with the wait. A row that is missing proves nothing, and neither does a
+failed call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,10 +26,11 @@ from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named, pause_after
+from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
+from adapter.waits import end
 
 PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
@@ -47,17 +47,8 @@ AT_VOLUME = "waiting for the volume to take a directory for the model"
 """The volume hangs, or may: Triton is not the cause."""
 
 LOADING = frozenset({"LOADING"})
-UNLOADING = frozenset({"UNLOADING"})
-HELD = LOADING | UNLOADING | {"READY", "UNKNOWN"}
+HELD = LOADING | {"UNLOADING", "READY", "UNKNOWN"}
 """States in which a version holds memory."""
-
-KINDS, TIMES = 256, 3
-"""Kinds of models that are remembered, and how many unloads of each: one or two of them may have waited for an inference."""
-EARLIER, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
-"""
-The first look comes after the shortest of these times; where it finds the memory free, the time was shorter still, and a tenth less
-is remembered. A caller may ask what an unload waits for, so no later than that.
-"""
 
 
 @dataclass
@@ -84,8 +75,6 @@ class Unloads:
         self._loads = loads
         self._calls = asyncio.Semaphore(PARALLEL)
         self._asked: dict[str, _Asked] = {}
-        self._took: dict[str, deque[float]] = {}
-        """Kind → seconds from Triton's answer to the end of the last unloads."""
         self._time = asyncio.get_running_loop().time
         self._purging_since = inf
 
@@ -114,31 +103,42 @@ class Unloads:
         except CallError as refused:
             raise ServerError(f"Triton does not unload the model: {one_line(str(refused))}") from refused
 
-    async def free(self, model_id: str) -> None:
-        """Return when no version holds memory, a bundle's inner models included. Raises WrongServer, ServerError."""
-        inner = self._repository.inner_names(model_id)  # these serve until the requests of the top model have ended
-        await self._free(model_id, (model_id,), inner, has_dependents=not inner)
-
-    async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
+    async def free(self, name: str, *, has_dependents: bool | None = None) -> None:
         """
-        As `free`, of a model that the adapter has not placed. What Triton unloads with an ensemble is waited for, too.
+        Return when no version of the model holds memory, a bundle's inner models included.
 
-        Raises WrongServer, ServerError.
+        Args:
+            name: a model id, or what Triton calls a model.
+            has_dependents: Triton unloads, too, what an ensemble is made of; None: it does unless it is a bundle.
+
+        Raises:
+            WrongServer, ServerError
         """
-        await self._loads.ended(name)
-        self._loads.answered.pop(name, None)  # another client may be loading it, too
-        parts = await self._parts(name) if has_dependents else []
-        is_made = await self._repository.ensure_directory(name)  # where its files came with the load
-        try:
-            await self._free(name, (name,), dependents=parts, has_dependents=has_dependents)
-        finally:
-            if is_made:
-                await self._repository.remove_empty(name)
+        owner, inner, repository = owner_of(name), self._repository.inner_names(name), self._repository
+        is_theirs = repository.is_of_others(name)
+        is_made = False
+        with self._asking(name) as asked:
+            try:
+                await self._loads.ended(owner)
+                if is_theirs:  # its files may have come with the load, and another client may be loading it, too
+                    is_made = await repository.ensure_directory(name)
+                if is_theirs or owner not in self._loads.answered:
+                    for part in (name, *inner):
+                        await self._until(asked, part, LOADING)
+                self._loads.answered.discard(owner)
+                began = self._time()
+                for parts in ((name,), inner):  # the inner ones serve until the requests of the top model have ended
+                    for part in parts:
+                        await self.tell(part, has_dependents=not inner if has_dependents is None else has_dependents)
+                    for part in parts:
+                        await self._until(asked, part, HELD)
+                UNLOAD_WAIT_SECONDS.observe(self._time() - began)
+            finally:
+                if is_made:
+                    await repository.remove_empty(name)
 
     def obstacle(self, name: str) -> str:
         """What an unload of the model is waiting for."""
-        if self._connection.problem is not None:
-            return self._connection.problem
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
             seconds = self._time() - sent_at
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
@@ -156,35 +156,18 @@ class Unloads:
         """
         await self._repository.sweep()
         told: set[str] = set()
-        unlisted: set[str] = set()
-        while names := await self._held(told, unlisted):
-            await self._free_all(names)
+        while names := await self._held(told):
+            tasks = [asyncio.create_task(self.free(name)) for name in names]
+            self._purging_since = self._time()
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                self._purging_since = inf
+                await end(*tasks)
             told |= names
-        for name in unlisted:  # a directory was made so that the index shows the model
-            await self._repository.remove_empty(name)
         await self._repository.clear()
 
     # ---- one unload
-
-    async def _free(self, name: str, *steps: Sequence[str], dependents: Sequence[str] = (), has_dependents: bool) -> None:
-        """Unload the models of each step when those of the one before are free; then wait for the dependents."""
-        owner = owner_of(name)
-        with self._asking(name) as asked:
-            await self._loads.ended(owner)
-            if owner not in self._loads.answered:  # a load of another client may be on its way
-                for part in chain(*steps):
-                    await self._until(asked, part, LOADING)
-            is_refused = self._loads.answered.pop(owner, False)
-            began = self._time()
-            for parts in steps:
-                for part in parts:
-                    await self.tell(part, has_dependents=has_dependents)
-                told_at = self._time()
-                for part in parts:
-                    await self._until(asked, part, HELD, None if is_refused else told_at)
-            UNLOAD_WAIT_SECONDS.observe(self._time() - began)
-            for part in dependents:
-                await self._until(asked, part, UNLOADING)
 
     async def _call(self, name: str, *, has_dependents: bool) -> None:
         """One call, of `PARALLEL` at a time."""
@@ -194,7 +177,7 @@ class Unloads:
             turn.callback(asyncio.get_running_loop().call_later(ANSWER_SECONDS, turn.close).cancel)
             await self._client.unload(name, has_dependents=has_dependents)
 
-    async def _until(self, asked: _Asked, name: str, states: frozenset[str], told_at: float | None = None) -> None:
+    async def _until(self, asked: _Asked, name: str, states: frozenset[str]) -> None:
         """
         Return when no version of the model is in one of the states.
 
@@ -202,42 +185,25 @@ class Unloads:
             asked: notes what the index says.
             name: of the model.
             states: that are waited for.
-            told_at: when Triton answered the unload; None: it has probably ended, and tells nothing of others.
 
         Raises:
-            whatever the index, or the folder, raises.
+            whatever the folder raises.
         """
-        since, expected, is_held = self._time(), 0.0, False
-        if told_at is not None:
-            took = self._took.get(self._repository.kind(name), ())
-            since, expected = told_at, min(took) if len(took) == TIMES else 0.0
-            await asyncio.sleep(since + expected - self._time())
+        since = self._time()
         while True:
-            listing = await self._index.ask()
-            waited = self._time() - since
-            if listing is not None:
-                rows = named(listing, name)
+            rows = await self._index.rows(name)
+            if rows is not None:
                 held = [f"version {row.version} has been {row.state}" for row in rows if row.state in states]
                 if rows and not held:
                     break
-                if held:
-                    is_held = True
-                else:
+                if not held:
                     asked.sight = AT_VOLUME
                     await self._repository.ensure_directory(name)
                 sight = " and ".join(held) or "the model has been missing from Triton's index"
                 if asked.sight != sight:
                     asked.sight, asked.seen_at = sight, self._time()
-            await asyncio.sleep(pause_after(waited))
+            await self._index.pause(since)
         asked.sight = None
-        if told_at is not None:
-            self._learn(self._repository.kind(name), waited if is_held else EARLIER * expected)
-
-    def _learn(self, kind: str, seconds: float) -> None:
-        took = self._took[kind] = self._took.pop(kind, deque(maxlen=TIMES))
-        took.append(min(seconds, LONGEST_EXPECTED_SECONDS))
-        if len(self._took) > KINDS:
-            del self._took[next(iter(self._took))]
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[_Asked]:
@@ -254,27 +220,16 @@ class Unloads:
         except asyncio.CancelledError:
             asked.left_at = self._time()
             raise
-        except Exception:
-            self._asked.pop(name, None)
-            raise
-        self._asked.pop(name, None)
+        finally:
+            if asked.left_at == inf:
+                self._asked.pop(name, None)
 
     def _counts(self, asked: _Asked) -> bool:
         return self._time() - asked.left_at < REMEMBERED_SECONDS
 
-    async def _parts(self, name: str) -> list[str]:
-        """What an ensemble is made of, and what that is made of."""
-        found = [name]
-        for each in found:
-            parts = await self._connection.retry_while_away(partial(self._client.composing, each))
-            found += [part for part in dict.fromkeys(parts) if part not in found]
-        return found[1:]
-
-    # ---- a purge
-
-    async def _held(self, told: set[str], found_unlisted: set[str]) -> set[str]:
+    async def _held(self, told: set[str]) -> set[str]:
         """
-        What may hold memory, and what has any state and was not told to unload yet. Adds to `found_unlisted`.
+        What may hold memory, and what has any state and was not told to unload yet.
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
@@ -283,20 +238,8 @@ class Unloads:
         with suppress(CallError):  # a Triton without statistics: models without a directory are not found
             served = await self._connection.retry_while_away(self._client.served_names)
         unlisted = served - {row.name for row in rows}
-        nameless = {name for name in unlisted if not self._repository.can_hold(name)}
-        for name in nameless:  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
+        for name in [name for name in unlisted if not self._repository.can_hold(name)]:
+            unlisted.discard(name)  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
             await self.tell(name)
-        found_unlisted |= unlisted - nameless
         held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
-        return held | self._loads.sent_at().keys() | (unlisted - nameless)
-
-    async def _free_all(self, names: set[str]) -> None:
-        tasks = [asyncio.create_task(self.free(name)) for name in names]
-        self._purging_since = self._time()
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            self._purging_since = inf
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return held | self._loads.sent_at().keys() | unlisted

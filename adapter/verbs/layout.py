@@ -2,7 +2,7 @@
 A look at a model before it is uploaded: what would be placed for Triton, or why nothing can be.
 
 Puts a folder's listing and the rules of layouts together without a store, a volume or a Triton. Owns
-the picture in the terminal: two trees side by side, and the config that would be written. Decides
+the picture in the terminal: trees of paths, and the config that would be written. Decides
 nothing: `layout.rules` says what fits, and `storage.mounted` what lies there.
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 
 from adapter import parameters
-from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceError, some
+from adapter.errors import InvalidModel, some
 from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
@@ -22,19 +21,12 @@ from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
 from adapter.storage.mounted.local import list_folder
 from adapter.volume.trees import read_ends
 
-GAP = "    "
 MOST_ENTRIES = 20
 """Of one directory; the others are counted."""
 _DEFAULT_ID = "model"
 
 
-class CannotLookError(Exception):
-    """The folder, the schema or the id cannot be used at all; one sentence says why."""
-
-
-def examine(
-    path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str], columns: int
-) -> tuple[bool, str]:
+def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str]) -> tuple[bool, str]:
     """
     Lay a folder, or one file, out as `loadModel` would with these storage parameters, of which the adapter's own count.
 
@@ -42,10 +34,16 @@ def examine(
         Whether it fits, and what was found out, in words and pictures.
 
     Raises:
-        CannotLookError: there is nothing to look at.
+        AdapterError: there is nothing to look at.
+        OSError: a file cannot be read.
     """
+    head = f"{path} as a model of type {type_name or '(none)'}\n"
+    if type_name and model_type(type_name) is UNKNOWN:
+        head += f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
+    paths: list[str] = []
     try:
         listing = list_folder(path)
+        paths = [file.path for file in listing.files]
         root = path.parent if listing.is_single_file else path
         spec = ModelSpec(
             model_id=model_id if model_id is not None else _DEFAULT_ID if id_problem(listing.name) else listing.name,
@@ -59,61 +57,49 @@ def examine(
             schema = SourceFile(schema_path.name, schema_path.stat().st_size, "")
             listing = replace(listing, schema=schema)
             contents[schema] = schema_path.read_bytes()
-    except (SourceError, InvalidRequest) as error:
-        raise CannotLookError(error.text) from error
-    except OSError as error:
-        raise CannotLookError(f"{error.filename} cannot be read: {error.strerror}") from error
-    except InvalidModel as error:
-        return False, f"{path} cannot be loaded: {error.text}\n"
-    head = f"{path} as a model of type {type_name or '(none)'}\n"
-    if type_name and model_type(type_name) is UNKNOWN:
-        head += f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
-    try:
         layout = rules.plan(spec, listing, contents)
-        answers = {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)}
-        found = rules.finished(layout, answers)
+        found = rules.finished(layout, {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)})
     except InvalidModel as error:
-        return False, head + _refusal(error, listing, columns)
-    except AdapterError as error:
-        raise CannotLookError(error.text) from error
-    return True, head + _plan(spec, listing, found, columns)
+        return False, head + _refusal(error, paths)
+    return True, head + _plan(spec, listing, found)
 
 
-def _refusal(error: InvalidModel, listing: Listing, columns: int) -> str:
+def _refusal(error: InvalidModel, paths: list[str]) -> str:
     """Where the tree is what is wrong, with the tree that would have worked."""
     reason = error.__cause__
-    expected = reason.expected if isinstance(reason, LayoutError) else None
-    if expected is None:
+    if not isinstance(reason, LayoutError) or reason.expected is None:
         return f"\nthe model cannot be loaded: {error.text}\n"
-    found = drawn({file.path: "" for file in listing.files})
-    trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
-    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
+    trees = _drawn("found", dict.fromkeys(paths, ""))
+    words, expected = reason.expected
+    trees += _drawn("Triton expects", dict.fromkeys(expected, ""))
+    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {words}\n"
 
 
-def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str:
-    parts = {spec.model_id: found, **found.inner}
+def _plan(spec: ModelSpec, listing: Listing, found: Layout) -> str:
     placed: dict[str, str] = {}
-    for name, part in parts.items():
+    configs = ""
+    for name, part in {spec.model_id: found, **found.inner}.items():
         placed |= {f"{name}/{path}": "" if path == file.path else f"<- {file.path}" for path, file in part.links.items()}
         placed |= {f"{name}/{path}": "(written)" for path in part.written}
         placed |= {f"{name}/{path}/": "" for path in part.directories}
-    text = "\n" + _side_by_side(("found", drawn({file.path: "" for file in listing.files})), ("placed", drawn(placed)), columns)
-    for name, part in parts.items():
         if not part.written:
-            text += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
+            configs += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
         for path, content in part.written.items():
             lines = content.decode(errors="replace").splitlines() or ["(empty)"]
-            text += "\n".join([f"\n{name}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n"
+            configs += "\n".join([f"\n{name}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n"
+    text = "\n" + _drawn("found", dict.fromkeys((file.path for file in listing.files), "")) + _drawn("placed", placed) + configs
     refusals = [f"Triton may refuse this model: {found.hint}"] if found.hint else []
     text += "".join(f"\nwarning: {warning}\n" for warning in (*found.warnings, *refusals))
     used = {*found.files, *rules.wanted(listing)}
     left = [file.path for file in listing.files if file not in used]
-    if left:
-        text += f"\nnot placed: {some(left, MOST_ENTRIES)}\n"
-    return text
+    return text + (f"\nnot placed: {some(left, MOST_ENTRIES)}\n" if left else "")
 
 
-def drawn(paths: Mapping[str, str]) -> list[str]:
+def _drawn(title: str, paths: Mapping[str, str]) -> str:
+    return "\n  ".join([f"{title}:", *(_tree(paths) or ["(nothing)"])]) + "\n"
+
+
+def _tree(paths: Mapping[str, str]) -> list[str]:
     """Paths as an indented tree, each with its note; a path that ends in `/` is a directory."""
     entries: dict[str, dict[str, str]] = {}
     for path, note in paths.items():
@@ -124,20 +110,7 @@ def drawn(paths: Mapping[str, str]) -> list[str]:
     lines = []
     names = sorted(entries, key=lambda name: (not name.endswith("/"), name))
     for name in names[:MOST_ENTRIES]:
-        inner = entries[name]
         shown = "".join(letter if letter.isprintable() else "?" for letter in name)
-        lines.append(shown if name.endswith("/") else f"{shown}  {inner['']}".rstrip())
-        if name.endswith("/"):
-            lines += ["  " + line for line in drawn(inner)]
-    if len(names) > MOST_ENTRIES:
-        lines.append(f"… and {len(names) - MOST_ENTRIES} more")
-    return lines
-
-
-def _side_by_side(left: tuple[str, list[str]], right: tuple[str, list[str]], columns: int) -> str:
-    """Two trees with their titles; one above the other where the terminal is too narrow."""
-    tables = [[title + ":", *("  " + line for line in lines or ["(nothing)"])] for title, lines in (left, right)]
-    width = max(map(len, tables[0]))
-    if width + len(GAP) + max(map(len, tables[1])) > columns:
-        return "".join("\n".join(table) + "\n" for table in tables)
-    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip_longest(*tables, fillvalue=""))
+        lines.append(f"{shown}  {entries[name].get('', '')}".rstrip())
+        lines += ["  " + line for line in _tree(entries[name])] if name.endswith("/") else []
+    return lines + ([f"… and {len(names) - MOST_ENTRIES} more"] if len(names) > MOST_ENTRIES else [])

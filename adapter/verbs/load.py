@@ -8,13 +8,14 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from adapter.inference import DATATYPES, InferenceFailed, InferRequest, Tensor, TensorInfo, joined, split
 from adapter.settings import read_group
@@ -23,162 +24,106 @@ from adapter.settings.triton import TritonSettings
 from adapter.spi import calls
 from adapter.telemetry.metrics import PREFIX
 from adapter.triton.inference.client import TritonInference
-from adapter.units import MIB, Endpoint
+from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
 BAR_WIDTH, LINE_WIDTH = 30, 79
 MOST_SHOWN = 16
 """Elements of an output."""
-Say = Callable[[str], None]
 
 
 class NotDoneError(Exception):
     """What was asked for did not work, or is refused; one line."""
 
 
-@dataclass(frozen=True)
-class Adapter:
-    """The running adapter, by the settings of `serve`."""
-
-    endpoint: Endpoint
-    metrics_port: int
-
-    @classmethod
-    def from_env(cls, *, is_forced: bool) -> Adapter:
-        """Raises NotDoneError: it has no SPI; a ModelMesh uses it, or that cannot be told, and it is not forced. Raises SettingsError."""
-        endpoint = read_group(SpiSettings).listen
-        if endpoint is None:
-            raise NotDoneError("cannot be asked: ADAPTER_PORT is 0")
-        adapter = cls(endpoint, read_group(TelemetrySettings).metrics_port)
-        rows = {} if is_forced else adapter.metrics()
-        if rows is None:
-            raise NotDoneError("METRICS_PORT, which tells whether ModelMesh uses this adapter, does not answer; --force goes on without")
-        if any(value for labels, value in rows.get("rpc_seconds_count", []) if labels["method"] == "runtimeStatus"):
-            raise NotDoneError("ModelMesh uses this adapter and would not learn of it; --force does it all the same")
-        return adapter
-
-    def metrics(self) -> dict[str, list[tuple[Mapping[str, str], float]]] | None:
-        """Name without prefix → labels and value of each series; None: no answer. Blocks for a bounded time."""
-        found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
-        try:
-            with closing(http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=METRICS_SECONDS)) as connection:
-                connection.request("GET", "/metrics")
-                text = connection.getresponse().read().decode()
-            for family in text_string_to_metric_families(text):
-                for row in family.samples:
-                    found.setdefault(row.name.removeprefix(f"{PREFIX}_"), []).append((row.labels, row.value))
-        except (OSError, ValueError, http.client.HTTPException):
-            return None
-        return found
-
-    def progress(self, model_id: str) -> str:
-        """How far the pull of the model is; empty where nothing tells."""
-        rows = (self.metrics() or {}).get("load_bytes", [])
-        found = {labels["kind"]: int(value) for labels, value in rows if labels["model_id"] == model_id}
-        done, expected = found.get("done", 0), found.get("expected", 0)
-        if not expected:
-            return ""
-        filled = BAR_WIDTH * min(done, expected) // expected
-        return f"{'#' * filled}{'.' * (BAR_WIDTH - filled)} {done / MIB:,.1f} of {expected / MIB:,.1f} MiB"
-
-
-def load(
-    adapter: Adapter,
-    path: str,
-    model_id: str,
-    *,
-    type_name: str,
-    storage_key: str | None,
-    config: Path | None,
-    seconds: float,
-    say: Say,
-) -> None:
+def run(chosen: Namespace) -> Iterator[str]:
     """
-    Load a model; print its progress and size. Blocks.
-
-    Args:
-        adapter: that loads it.
-        path: in the storage.
-        model_id: of the model in Triton.
-        type_name: empty: what the model's config.pbtxt says.
-        storage_key: entry of the storage config.
-        config: file with a JSON object: what the request itself says of the storage.
-        seconds: the longest time.
-        say: prints a text.
+    What the verb says meanwhile: progress and size of a load, then the answer of one inference where `--infer` asks for it. Blocks.
 
     Raises:
-        NotDoneError
+        NotDoneError: the adapter has no SPI; a ModelMesh uses it, or that cannot be told, and it is not forced; the call has failed.
+        SettingsError
     """
-    key: dict[str, Any] = {} if storage_key is None else {"storage_key": storage_key}
-    if config is not None:
-        key["storage_params"] = _parameters(config)
-    is_terminal, shown = sys.stdout.isatty(), ""
-
-    def look() -> None:
-        nonlocal shown
-        if (line := adapter.progress(model_id)) != shown:
-            say(f"\r{line:<{LINE_WIDTH}}" if is_terminal else f"{line or 'all bytes are there'}\n")
-            shown = line
-
+    endpoint = read_group(SpiSettings).listen
+    if endpoint is None:
+        raise NotDoneError("cannot be asked: ADAPTER_PORT is 0")
+    rows = [] if chosen.force else _metrics()
+    if rows is None:
+        raise NotDoneError("METRICS_PORT, which tells whether ModelMesh uses this adapter, does not answer; --force goes on without")
+    if any(row.value for row in rows if row.name == f"{PREFIX}_rpc_seconds_count" and row.labels["method"] == "runtimeStatus"):
+        raise NotDoneError("ModelMesh uses this adapter and would not learn of it; --force does it all the same")
     try:
-        with _failures_told():
-            size = calls.load(adapter.endpoint, model_id, path, type_name=type_name, key=key, seconds=seconds, look=look)
-    finally:
-        if shown and is_terminal:
-            say(f"\r{'':{LINE_WIDTH}}\r")
-    say(f"{model_id}: loaded, {size:,} bytes\n")
-
-
-def unload(adapter: Adapter, model_id: str, *, seconds: float, say: Say) -> None:
-    """Unload a model; return when its memory is free. Blocks. Raises NotDoneError."""
-    with _failures_told():
-        calls.unload(adapter.endpoint, model_id, seconds=seconds)
-    say(f"{model_id}: unloaded\n")
-
-
-def infer(model_id: str, given: Sequence[str], say: Say) -> None:
-    """
-    One inference; print the model's inputs and outputs, and what it answers. Blocks.
-
-    Args:
-        model_id: of the model.
-        given: `INPUT=1,2,3`; zeros for inputs that are missing.
-        say: prints a text.
-
-    Raises:
-        NotDoneError
-    """
-    with _failures_told():
-        asyncio.run(_infer(model_id, dict(_named_values(text) for text in given if text), say))
-
-
-@contextmanager
-def _failures_told() -> Iterator[None]:
-    """What the adapter or Triton answers, as NotDoneError."""
-    try:
-        yield
+        if chosen.verb == "unload":
+            calls.unload(endpoint, chosen.id, seconds=chosen.timeout)
+            yield f"{chosen.id}: unloaded\n"
+            return
+        key: dict[str, Any] = {} if chosen.storage_key is None else {"storage_key": chosen.storage_key}
+        if chosen.config is not None:
+            key["storage_params"] = _parameters(chosen.config)
+        model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
+        yield from _progress(model_id, calls.load(endpoint, model_id, chosen.path, type_name=chosen.type, key=key, seconds=chosen.timeout))
+        if chosen.infer is not None:
+            yield asyncio.run(_infer(model_id, dict(_named_values(text) for text in chosen.infer if text)))
     except (calls.CallFailedError, InferenceFailed) as failed:
         raise NotDoneError(str(failed)) from None
 
 
-async def _infer(model_id: str, given: Mapping[str, Sequence[str]], say: Say) -> None:
+def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
+    is_terminal, shown = sys.stdout.isatty(), ""
+    try:
+        for size in sizes:
+            if size is None and (line := _bar(model_id)) != shown:
+                yield f"\r{line:<{LINE_WIDTH}}" if is_terminal else f"{line or 'all bytes are there'}\n"
+                shown = line
+    finally:
+        if shown and is_terminal:
+            yield f"\r{'':{LINE_WIDTH}}\r"
+    yield f"{model_id}: loaded, {size:,} bytes\n"
+
+
+def _bar(model_id: str) -> str:
+    """How far the pull of the model is; empty where nothing tells."""
+    rows = [row for row in _metrics() or () if row.name == f"{PREFIX}_load_bytes" and row.labels["model_id"] == model_id]
+    found = {row.labels["kind"]: int(row.value) for row in rows}
+    done, expected = found.get("done", 0), found.get("expected", 0)
+    if not expected:
+        return ""
+    filled = BAR_WIDTH * min(done, expected) // expected
+    return f"{'#' * filled}{'.' * (BAR_WIDTH - filled)} {done / MIB:,.1f} of {expected / MIB:,.1f} MiB"
+
+
+def _metrics() -> list[Sample] | None:
+    """Of the running adapter; None: no answer. Blocks for a bounded time."""
+    port = read_group(TelemetrySettings).metrics_port
+    try:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=METRICS_SECONDS)) as connection:
+            connection.request("GET", "/metrics")
+            families = text_string_to_metric_families(connection.getresponse().read().decode())
+            return [row for family in families for row in family.samples]
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+
+
+async def _infer(model_id: str, given: Mapping[str, Sequence[str]]) -> str:
+    """The model's inputs and outputs, and what it answers; zeros for inputs that are missing. Raises NotDoneError, InferenceFailed."""
     triton = read_group(TritonSettings)
     client = TritonInference(triton.target, triton.call_headers)
     try:
         info = await client.model_info(model_id)
-        for way, tensors in (("in", info.inputs), ("out", info.outputs)):
-            for tensor in tensors:
-                say(f"{way:>5} {tensor.name} {tensor.datatype} {list(tensor.shape)}\n")
         names = [tensor.name for tensor in info.inputs]
         if unknown := sorted(given.keys() - set(names)):
             raise NotDoneError(f"{model_id} has no input {', '.join(unknown)}; it has {', '.join(names)}")
         inputs = [tensor_of(tensor, given.get(tensor.name)) for tensor in info.inputs]
-        for output in (await client.infer(InferRequest(model=model_id, inputs=inputs))).outputs:
-            elements = elements_of(output.data, output.datatype)
-            more = f" and {len(elements) - MOST_SHOWN} more" if len(elements) > MOST_SHOWN else ""
-            say(f"{output.name} {list(output.shape)} = {elements[:MOST_SHOWN]}{more}\n")
+        answer = await client.infer(InferRequest(model=model_id, inputs=inputs))
     finally:
         await client.close()
+    ways = [*(("in", tensor) for tensor in info.inputs), *(("out", tensor) for tensor in info.outputs)]
+    lines = [f"{way:>5} {tensor.name} {tensor.datatype} {list(tensor.shape)}\n" for way, tensor in ways]
+    for output in answer.outputs:
+        elements = elements_of(output.data, output.datatype)
+        more = f" and {len(elements) - MOST_SHOWN} more" if len(elements) > MOST_SHOWN else ""
+        lines.append(f"{output.name} {list(output.shape)} = {elements[:MOST_SHOWN]}{more}\n")
+    return "".join(lines)
 
 
 def tensor_of(info: TensorInfo, values: Sequence[str] | None) -> Tensor:
@@ -194,12 +139,8 @@ def tensor_of(info: TensorInfo, values: Sequence[str] | None) -> Tensor:
         shape[open_ends[-1]] = len(values) // math.prod(shape)
     if math.prod(shape) != len(values):
         raise NotDoneError(f"{info.name} has the shape {list(info.shape)}, which {len(values)} values do not fill")
-    try:
-        data = (
-            joined(value.encode() for value in values) if info.datatype == "BYTES" else b"".join(_packed(info, value) for value in values)
-        )
-    except KeyError:
-        raise NotDoneError(f"{info.name} has the unknown type {info.datatype}") from None
+    is_text = info.datatype == "BYTES"
+    data = joined(value.encode() for value in values) if is_text else b"".join(_packed(info, value) for value in values)
     return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=data)
 
 
@@ -209,8 +150,7 @@ def elements_of(raw: bytes, datatype: str) -> list[Any]:
         return [element.decode(errors="replace") for element in split(raw)]
     if datatype == "BF16":
         return [struct.unpack("<f", b"\0\0" + raw[at : at + 2])[0] for at in range(0, len(raw), 2)]
-    code = DATATYPES[datatype][0]
-    return list(struct.unpack(f"<{len(raw) // struct.calcsize(code)}{code}", raw))
+    return [element for (element,) in struct.iter_unpack(f"<{DATATYPES[datatype][0]}", raw)]
 
 
 def _packed(info: TensorInfo, value: str) -> bytes:

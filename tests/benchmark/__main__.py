@@ -1,4 +1,4 @@
-"""`scripts/bench`: what the adapter costs, beside alternatives in the same run; ratios, JSON, pictures."""
+"""`scripts/bench`: what the adapter costs, beside alternatives in the same run; ratios, JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmark import svg
 from tests.benchmark.amounts import ALTERNATIVES, Amounts
-from tests.benchmark.curves import curves
 from tests.benchmark.fronts import fronts
 from tests.benchmark.lifecycle import lifecycle
 from tests.benchmark.machine import described
 from tests.benchmark.on_triton import triton
-from tests.benchmark.plans import plans
-from tests.benchmark.profile import profile
-from tests.benchmark.pulls import checks, fair, pull, small, stores
+from tests.benchmark.pulls import fair, pull
 from tests.benchmark.report import Finding, markdown, ratios, regressions, rows_of, to_json, told
 from tests.benchmark.rig import PEERS_PYTHON, Place
 from tests.benchmark.start import start
@@ -31,27 +27,20 @@ from tests.benchmark.whole import whole
 
 PHASES: dict[str, Callable[[Amounts], Finding]] = {
     "pull": pull,
-    "small": small,
-    "stores": stores,
     "fair": fair,
-    "checks": checks,
     "whole": whole,
     "lifecycle": lifecycle,
     "start": start,
     "triton": triton,
     "beside": beside,
     "fronts": fronts,
-    "plans": plans,
-    "profile": profile,
-    "curves": curves,
 }
-FULL = {"rounds": 3, "size": "2GiB", "files": 1000, "models": 20, "light_models": 1000, "known": (10, 1000, 5000)}
-QUICK = {"rounds": 1, "size": "256MiB", "files": 300, "models": 8, "light_models": 50, "known": (10, 300)}
+FULL = {"rounds": 3, "size": "2GiB", "files": 1000, "light_models": 1000, "known": (10, 5000)}
+QUICK = {"rounds": 1, "size": "256MiB", "files": 300, "light_models": 50, "known": (10, 300)}
 MEANING = {
     "rounds": (int, "of which medians are taken"),
     "size": (str, "of the large object"),
     "files": (int, "of 64 KiB"),
-    "models": (int, "of 50 MiB, at once"),
     "light_models": (int, "on the real Triton"),
 }
 
@@ -64,14 +53,11 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, (kind, meaning) in MEANING.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=kind, metavar="N", help=f"{meaning} ({FULL[name]}; {QUICK[name]} with --quick)")
-    parser.add_argument("--known", type=int, nargs="+", metavar="N", help="models that are known while loads are timed (10 1000 5000)")
-    parser.add_argument("--threads", type=int, default=8, metavar="N", help="of alternatives that can be told (8)")
     names = ", ".join(client.name for client in ALTERNATIVES)
     parser.add_argument("--client", action="append", default=[], metavar="NAME", help=f"alternatives: {names}")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are pulled to")
-    parser.add_argument("--peers", type=Path, default=PEERS_PYTHON, metavar="PYTHON", help="of a venv with awscrt, obstore and pycurl")
+    parser.add_argument("--peers", type=Path, default=PEERS_PYTHON, metavar="PYTHON", help="of a venv with awscrt and pycurl")
     parser.add_argument("--out", type=Path, metavar="FILE", help="everything as JSON, a Markdown table beside it")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="curves as SVG")
     parser.add_argument(
         "--compare", type=Path, metavar="FILE", help="an earlier --out: which ratios have fallen below 0.9 of what they were"
     )
@@ -84,9 +70,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if old:
         rows_of(old)  # fails now rather than at the end
     usual = QUICK if given.quick else FULL
-    chosen = {name: getattr(given, name) or amount for name, amount in usual.items()} | {"clients": tuple(given.client)}
-    chosen["known"] = tuple(chosen["known"])
-    amounts = Amounts(Place(given.folder.absolute(), given.peers.absolute(), given.threads), **chosen)  # clients run elsewhere
+    chosen: dict[str, Any] = {name: getattr(given, name, None) or amount for name, amount in usual.items()}
+    place = Place(given.folder.absolute(), given.peers.absolute())  # clients run elsewhere
+    amounts = Amounts(place, clients=tuple(given.client), **chosen)
     machine = described(amounts.place, amounts.peers)
     command = shlex.join(["scripts/bench", *(sys.argv[1:] if words is None else words)])
     print("\n".join(f"{name:20} {value}" for name, value in machine.items()))
@@ -122,10 +108,6 @@ def _write(given: argparse.Namespace, findings: list[Finding], machine: dict[str
     if given.out:
         given.out.write_text(json.dumps(to_json(findings, machine, command), indent=1) + "\n")
         given.out.with_suffix(".md").write_text(markdown(findings, machine, command))
-    if given.pictures:
-        given.pictures.mkdir(parents=True, exist_ok=True)
-        for curve in findings[-1].curves:
-            (given.pictures / f"{curve.name}.svg").write_text(svg.drawn(curve))
 
 
 if __name__ == "__main__":

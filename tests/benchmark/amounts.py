@@ -20,9 +20,7 @@ class Amounts:
     """Of the large object."""
     files: int = 1000
     """Of 64 KiB."""
-    models: int = 20
-    """Of 50 MiB, at once."""
-    known: tuple[int, ...] = (10, 1000, 5000)
+    known: tuple[int, ...] = (10, 5000)
     """Models, for the own time of a load."""
     light_models: int = 1000
     """On the real Triton."""

@@ -9,7 +9,7 @@ from subprocess import SubprocessError
 
 import grpc
 
-from tests.benchmark.gauge import MIB, Figures
+from tests.benchmark.gauge import Figures
 from tests.benchmark.report import Finding, Row
 from tests.benchmark.rig import BenchServer, Client, Place, WrongBytes, measured
 from tests.real.children import PartError
@@ -48,16 +48,6 @@ class Rule:
     unit: str
     cpu: Value = lambda figures: figures.cpu_seconds
     is_more_better: bool = True
-
-
-def rate(size_bytes: int) -> Rule:
-    """MiB a second."""
-    return Rule(lambda figures: size_bytes / MIB / figures.seconds, "MiB/s")
-
-
-def files_a_second(count: int) -> Rule:
-    """Small files, with their CPU in milliseconds."""
-    return Rule(lambda figures: count / figures.seconds, "files/s", lambda figures: figures.cpu_seconds / count * 1000)
 
 
 def contest(finding: Finding, case: str, place: Place, entries: Iterable[Entry], rule: Rule, rounds: int) -> dict[str, list[Figures]]:

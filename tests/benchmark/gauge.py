@@ -61,10 +61,8 @@ class Job:
     store: str = "s3"
     env: dict[str, str] = field(default_factory=dict)
     """Settings of the adapter."""
-    plan: str = "one"
-    """How the models are asked for: `one`, `each` (all keys as models at once), `during` (the second while the first runs)."""
-    is_sampled: bool = False
-    """Whether the adapter tells where its CPU went."""
+    is_during: bool = False
+    """The second key is a model that is asked for while the first one is pulled."""
     warm: tuple[str, int] = ("warm", 64 * 1024)
     """Pulled before anything is measured."""
 

@@ -1,7 +1,7 @@
 """
 Puts the alternatives into `.parts/peers`, a venv of their own, and builds the adapter in Go: `python -m tests.benchmark.install`.
 
-Their versions are in `scripts/constraints.txt` like all others. A machine for which one has no wheel goes without all three;
+Their versions are in `scripts/constraints.txt` like all others. A machine for which one has no wheel goes without both;
 what is missing is not measured, and the output says so.
 """
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import statistics
 import tempfile
 import time
@@ -30,8 +29,8 @@ from adapter.telemetry import logs
 from adapter.triton.client import TritonClient
 from adapter.wiring import build
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.gauge import cpu_seconds, status_mib
-from tests.benchmark.report import OURS, Curve, Finding, Row
+from tests.benchmark.gauge import cpu_seconds
+from tests.benchmark.report import OURS, Finding, Row
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
 
@@ -39,10 +38,8 @@ ROUNDS, BLOCKS, WARM = 200, 5, 10
 SETTLED = 300
 """Loads before the first that counts: the same for a rig with few models as for one with many."""
 AT_ONCE = 8
-GOAL_TRIPS, GOAL_TRIPS_P99 = 4.0, 33.0
-"""Own time of a load, in bare round trips: the median, and the 99th percentile."""
-MOST_MIB_AT_5000 = 120.0
-IDLE_SECONDS = 3.0
+GOAL_TRIPS = 4.0
+"""Own time of a load, in bare round trips."""
 KEY = '{"storage_key": "s3", "model_type": "python"}'
 
 
@@ -82,11 +79,9 @@ class Bridge:
         await self.runtime.loadModel(spi.LoadModelRequest(modelId=model_id, modelType="python", modelPath="m", modelKey=KEY))
         return time.perf_counter() - began
 
-    async def unload(self, model_id: str) -> float:
-        """Seconds."""
-        began = time.perf_counter()
+    async def unload(self, model_id: str) -> None:
+        """Away again."""
         await self.runtime.unloadModel(spi.UnloadModelRequest(modelId=model_id))
-        return time.perf_counter() - began
 
 
 @asynccontextmanager
@@ -111,7 +106,7 @@ async def bridge() -> AsyncIterator[Bridge]:
 
 
 def lifecycle(amounts: Amounts) -> Finding:
-    """Own time of a load and an unload with few and many models known; idle CPU."""
+    """Own time of a load with few and many models known."""
     finding = Finding("lifecycle", "own time of a load (a store and a Triton that take none)")
     with open(os.devnull, "w") as nowhere:
         logs.configure(Settings.from_env({"CONTAINER_MEM_REQ_BYTES": "1GiB", "LOG_FORMAT": "json"}).telemetry, nowhere)  # as in a pod
@@ -120,44 +115,27 @@ def lifecycle(amounts: Amounts) -> Finding:
 
 
 async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
-    loads: list[tuple[float, float]] = []
-    tails: list[tuple[float, float]] = []
     async with bridge() as rig:
         for warm in range(SETTLED):
             await rig.load(f"w{warm}")
             await rig.unload(f"w{warm}")
-        resident, before = status_mib("VmRSS"), 0
-        await _idle(finding)
+        before = 0
         for count in sorted(known):
             await _fill(rig, before, count)
             before = count
-            trips, fake, pairs, cpu = await _interleaved(rig)
+            trips, fake, loads, cpu = await _interleaved(rig)
             trip = statistics.median(trips)
-            own = [(load - statistics.median(fake)) / trip for load, _ in pairs]
-            middle, tail = statistics.median(own), statistics.quantiles(own, n=100)[98]
-            case = f"{count} models known"
-            finding.rows += _row(f"own time of a load, {case}", middle, GOAL_TRIPS, "round trips", cpu)
-            finding.rows += _row(f"own time of a load, 99th percentile, {case}", tail, GOAL_TRIPS_P99, "round trips", None)
+            own = statistics.median((load - statistics.median(fake)) / trip for load in loads)
+            case = f"own time of a load, {count} models known"
+            finding.rows += [
+                Row("lifecycle", case, OURS, own, "round trips", False, cpu=cpu),
+                Row("lifecycle", case, "goal", GOAL_TRIPS, "round trips", False),
+            ]
             finding.notes.append(
-                f"{case}: a bare round trip takes {trip * 1000:.2f} ms; load {_ms(load for load, _ in pairs)}, "
-                f"unload {_ms(unload for _, unload in pairs)}, Triton's part of a load {_ms(fake)}."
+                f"{count} models known: a bare round trip takes {trip * 1000:.2f} ms, a load {statistics.median(loads) * 1000:.1f} ms, "
+                f"Triton's part of it {statistics.median(fake) * 1000:.1f} ms."
             )
-            loads.append((count, middle))
-            tails.append((count, tail))
-            if count == known[0]:
-                bound = await _bare_at_once(rig)
-                finding.notes.append(
-                    f"{AT_ONCE} at once: {await _at_once(rig):.0f} loads/s; {bound:.0f} with a server that passes calls on to Triton "
-                    "and does nothing else, which is the bound of gRPC in Python."
-                )
-        if before >= 5000:
-            above = status_mib("VmRSS") - resident
-            finding.rows += _row(f"memory of {before} models (the fake Triton's, too)", above, MOST_MIB_AT_5000, "MiB", None)
     finding.notes.append("CPU in milliseconds of one load and one unload, of all in this process.")
-    series = {"median": loads, "99th percentile": tails}
-    finding.curves.append(
-        Curve("load-over-models", "Own time of a load over models known", "models known", "bare round trips", series, is_x_log=True)
-    )
 
 
 async def _fill(rig: Bridge, first: int, count: int) -> None:
@@ -166,35 +144,6 @@ async def _fill(rig: Bridge, first: int, count: int) -> None:
             await rig.load(f"k{number}")
 
     await asyncio.gather(*(some(first + each) for each in range(AT_ONCE)))
-
-
-async def _at_once(rig: Bridge) -> float:
-    began = time.perf_counter()
-    await asyncio.gather(*(rig.load(f"p{number}") for number in range(ROUNDS)))
-    seconds = time.perf_counter() - began
-    await asyncio.gather(*(rig.unload(f"p{number}") for number in range(ROUNDS)))
-    return ROUNDS / seconds
-
-
-async def _bare_at_once(rig: Bridge) -> float:
-    """Loads a second of a server that asks Triton as the adapter does, and does nothing else."""
-    client = TritonClient(rig.triton.target)
-    asked = await _asked_of_triton(rig)
-    _place_bare(rig)
-
-    async def answer(_request: bytes, _context: object) -> bytes:
-        for name in asked:
-            await ASKED[name](client)
-        return b""
-
-    async with _served("mmesh.ModelRuntime", "loadModel", answer) as channel:
-        passing = Bridge(spi_rpc.ModelRuntimeStub(channel), rig.triton, rig.folder)
-        began = time.perf_counter()
-        await asyncio.gather(*(passing.load(f"p{number}") for number in range(ROUNDS)))
-        seconds = time.perf_counter() - began
-    await client.unload("bare")
-    await client.close()
-    return ROUNDS / seconds
 
 
 async def _asked_of_triton(rig: Bridge) -> list[str]:
@@ -267,11 +216,11 @@ async def _served(service: str, method: str, answer: Callable[[bytes, object], A
         await server.stop(0)
 
 
-async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[tuple[float, float]], float]:
-    """Seconds of round trips, of Triton's part, and of loads and unloads, in turns; CPU milliseconds of a load and its unload."""
+async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[float], float]:
+    """Seconds of round trips, of Triton's part, and of loads, in turns; CPU milliseconds of a load and its unload."""
     trips: list[float] = []
     fake: list[float] = []
-    pairs: list[tuple[float, float]] = []
+    loads: list[float] = []
     used = 0.0
     asked = await _asked_of_triton(rig)
     for _ in range(BLOCKS):
@@ -279,23 +228,8 @@ async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[tupl
         fake += await _bare(rig, asked, ROUNDS // BLOCKS)
         before = cpu_seconds()
         names = [f"x{number}" for number in range(ROUNDS // BLOCKS)]
-        loads = [await rig.load(name) for name in names]  # by themselves, as the others: the fake's index takes long, in this process
-        pairs += zip(loads, [await rig.unload(name) for name in names], strict=True)
+        loads += [await rig.load(name) for name in names]  # by themselves, as the others: the fake's index takes long, in this process
+        for name in names:
+            await rig.unload(name)
         used += cpu_seconds() - before
-    return trips, fake, pairs, used / len(pairs) * 1000
-
-
-async def _idle(finding: Finding) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    await asyncio.sleep(IDLE_SECONDS)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / IDLE_SECONDS
-    finding.notes.append(f"Idle, the watch of Triton included: {used * 100:.1f} % of one core.")
-
-
-def _row(case: str, value: float, goal: float, unit: str, cpu: float | None) -> list[Row]:
-    return [Row("lifecycle", case, OURS, value, unit, False, cpu=cpu), Row("lifecycle", case, "goal", goal, unit, False)]
-
-
-def _ms(seconds: Any) -> str:
-    return f"{statistics.median(seconds) * 1000:.1f} ms"
+    return trips, fake, loads, used / len(loads) * 1000

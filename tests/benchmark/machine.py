@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmark.rclone import rclone_program
-from tests.benchmark.rig import Client, Place, child_environment
+from tests.benchmark.rig import OF_THEIR_VENV, Client, Place, child_environment
 
 PACKAGES = ("botocore", "pycurl", "grpcio")
-OF_PEERS = ("awscrt", "obstore", "pycurl")
 
 
 def described(place: Place, clients: Sequence[Client]) -> dict[str, str]:
@@ -59,7 +58,7 @@ def _file_system(folder: Path) -> str:
 def _peers(place: Place) -> list[str]:
     if not place.peers_python.exists():
         return []
-    program = f"import importlib.metadata as m\nfor n in {OF_PEERS!r}:\n print(n, m.version(n))"
+    program = f"import importlib.metadata as m\nfor n in {OF_THEIR_VENV!r}:\n print(n, m.version(n))"
     done = subprocess.run([place.peers_python, "-c", program], capture_output=True, text=True, env=child_environment(), check=False)
     return done.stdout.splitlines()
 

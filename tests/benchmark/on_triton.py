@@ -18,7 +18,7 @@ from pathlib import Path
 
 from adapter.stubs import service_pb2 as v2
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.report import OURS, Curve, Finding, Row
+from tests.benchmark.report import OURS, Finding, Row
 from tests.real import models
 from tests.real.children import PartError
 from tests.real.mesh import Mesh
@@ -78,8 +78,6 @@ def triton(amounts: Amounts) -> Finding:
         f"Milliseconds of the clock for each model, medians of blocks of {BLOCK}. Triton's own unload ends before it is true. "
         "The rest that Triton is owed after each look at its index goes on while it is the other's turn."
     )
-    series = {side: _by_known(found["load, one at a time", side]) for side in sides}
-    finding.curves.append(Curve("triton-load-over-models", "A load on the real Triton over models loaded", "models loaded", "ms", series))
     return finding
 
 
@@ -124,9 +122,3 @@ def _timed(act: Act, names: Sequence[str], at_once: int) -> float:
         for each in [pool.submit(act, name) for name in names]:
             each.result()
         return (time.perf_counter() - began) / len(names) * 1000
-
-
-def _by_known(blocks: Sequence[float], points: int = 10) -> list[tuple[float, float]]:
-    """Medians over equal parts of the run."""
-    size = max(1, len(blocks) // points)
-    return [(begin * BLOCK, statistics.median(blocks[begin : begin + size])) for begin in range(0, len(blocks), size)]

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 from adapter.model import Artifact
@@ -17,12 +16,9 @@ from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.benchmark.gauge import Job, gauged, told
-from tests.benchmark.sampling import sampled
 from tests.builders import a_spec
 
 ACCOUNT = "account"
-SHOWN = 40
-"""Functions of a profile."""
 SMALL_AFTER_SECONDS = 0.25
 """By then the pull of a large model is well under way."""
 
@@ -34,7 +30,6 @@ def storage_config(job: Job) -> dict[str, str]:
         "s3": {"endpoint_url": job.url, "bucket": "models", "access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"},
         "gcs": {"endpoint_url": job.url, "bucket": "models", "anonymous": "true"},
         "azure": {"endpoint_url": f"{job.url}/{ACCOUNT}", "account_name": ACCOUNT, "container": "models", "anonymous": "true"},
-        "http": {"url": f"{job.url}/files"},
     }
     return {"type": job.store, **kinds[job.store], **trust}
 
@@ -68,21 +63,16 @@ async def run(job: Job) -> None:
     store = made_store(job)
     await store.prepare()
     await pulled(store, job.warm[0])
-    with gauged(job) as figures, sampled() if job.is_sampled else nullcontext() as sampling:
-        if job.plan == "each":
-            found = await asyncio.gather(*(pulled(store, key) for key, _ in job.keys))
-        elif job.plan == "during":
+    with gauged(job) as figures:
+        if job.is_during:
             first = asyncio.create_task(pulled(store, job.keys[0][0]))
             await asyncio.sleep(SMALL_AFTER_SECONDS)
             found = [await pulled(store, job.keys[1][0])]
-            is_during = not first.done()
+            figures.more["was_during"] = not first.done()
             found.insert(0, await first)
-            figures.more["was_during"] = is_during
         else:
             found = [await pulled(store, job.prefix)]
     figures.more |= {"seconds": [seconds for *_, seconds in found], "roots": {path: str(artifact.root) for path, artifact, _ in found}}
-    if sampling is not None:
-        figures.more["shares"] = sampling.shares(SHOWN)
     told(figures)
 
 

@@ -25,7 +25,6 @@ BUCKET = "models"
 Pull = Callable[[list[tuple[str, int]]], None]
 Part = tuple[str, int, int, int]
 """Key, size of the object, start, length."""
-SECRETS: dict[str, Any] = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
 
 
 def target(job: Job, key: str) -> str:
@@ -87,47 +86,6 @@ def threads(job: Job) -> Pull:
         connection.close()
 
     return lambda keys: in_threads(job, keys, worker)
-
-
-def plain(job: Job) -> Pull:
-    """One GET after the other, over one connection."""
-
-    def pull(keys: list[tuple[str, int]]) -> None:
-        connection, view = connected(job), memoryview(bytearray(CHUNK_BYTES))
-        for key, size in keys:
-            connection.request("GET", f"/{BUCKET}/{key}")
-            answer, left = connection.getresponse(), size
-            with open(target(job, key), "wb", buffering=0) as file:
-                while left:
-                    count = answer.fp.readinto1(view[: min(left, CHUNK_BYTES)])
-                    file.write(view[:count])
-                    left -= count
-            answer.length = 0
-            answer.close()
-        connection.close()
-
-    return pull
-
-
-def boto3(job: Job) -> Pull:
-    """TransferManager as it comes: ten threads, parts of 8 MiB."""
-    import boto3 as sdk  # noqa: PLC0415
-    from botocore.config import Config  # noqa: PLC0415
-
-    config = Config(s3={"addressing_style": "path"}, max_pool_connections=50)
-    client = sdk.client("s3", endpoint_url=job.url, region_name="us-east-1", verify=job.ca or None, config=config, **SECRETS)
-
-    def pull(keys: list[tuple[str, int]]) -> None:
-        if len(keys) == 1:
-            client.download_file(BUCKET, keys[0][0], target(job, keys[0][0]))
-            return
-        from s3transfer.manager import TransferManager  # noqa: PLC0415 - many files at once have no shorter way
-
-        with TransferManager(client) as manager:
-            for future in [manager.download(BUCKET, key, target(job, key)) for key, _ in keys]:
-                future.result()
-
-    return pull
 
 
 def awscrt(job: Job) -> Pull:
@@ -203,23 +161,7 @@ def pycurl(job: Job) -> Pull:
     return lambda keys: in_threads(job, keys, worker)
 
 
-def obstore(job: Job) -> Pull:
-    """The object_store of Rust, ranges in threads."""
-    from obstore.store import S3Store  # noqa: PLC0415
-
-    # a private authority cannot be named there
-    options: Any = {"allow_http": not job.ca, "allow_invalid_certificates": bool(job.ca)}
-    store = S3Store(BUCKET, endpoint=job.url, region="us-east-1", access_key_id="k", secret_access_key="s", client_options=options)
-
-    def worker(parts: queue.SimpleQueue[Part | None], files: dict[str, int]) -> None:
-        while (part := parts.get()) is not None:
-            key, _, start, length = part
-            os.pwrite(files[key], store.get_range(key, start=start, length=length), start)
-
-    return lambda keys: in_threads(job, keys, worker)
-
-
-PEERS = {each.__name__: each for each in (threads, plain, boto3, awscrt, pycurl, obstore)}
+PEERS = {each.__name__: each for each in (threads, awscrt, pycurl)}
 
 
 def main() -> None:

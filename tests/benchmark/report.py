@@ -33,19 +33,6 @@ class Row:
     """What the server was asked for, in the round of the median."""
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One picture. Ratios are not made of it."""
-
-    name: str
-    """Of its file."""
-    title: str
-    x_label: str
-    y_label: str
-    series: Mapping[str, Sequence[tuple[float, float]]]
-    is_x_log: bool = False
-
-
 @dataclass
 class Finding:
     """What a phase has found."""
@@ -53,7 +40,6 @@ class Finding:
     phase: str
     title: str
     rows: list[Row] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """Clients that could not be measured, or got other bytes."""

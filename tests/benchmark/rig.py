@@ -28,8 +28,7 @@ RUN_SECONDS = 300
 START_SECONDS = 20
 PEERS_PYTHON = PARTS / "peers" / "bin" / "python"
 WARM = "warm=64KiB"
-OF_OUR_VENV = ("threads", "plain", "boto3")
-OF_THEIR_VENV = ("awscrt", "pycurl", "obstore")
+OF_THEIR_VENV = ("awscrt", "pycurl")
 _EDGE_BYTES = 4096
 _STEP_BYTES = 64 * MIB + 12_345
 
@@ -42,7 +41,6 @@ class Network:
     latency_ms: float = 0
     connection_mb: float = 0
     is_tls: bool = False
-    checksums: str = ""
     has_whole_pages: bool = False
     """For a client that never asks for a second page."""
 
@@ -109,7 +107,6 @@ class BenchServer:
         words: list[str] = [f"--latency-ms={network.latency_ms}", f"--connection-mb={network.connection_mb}", f"--port={free_ports(1)[0]}"]
         words += [f"--tls={self._folder}"] if network.is_tls else []
         words += ["--whole-pages"] if network.has_whole_pages else []
-        words += [f"--checksums={network.checksums}"] if network.checksums else []
         command = [sys.executable, "-m", "tests.benchmark.server", *words, *self._specs]
         self._child = child = Child("bench-server", command, env=child_environment())
         try:
@@ -170,17 +167,17 @@ def adapter(job: Job, _place: Place) -> Figures:
 
 def _peer(name: str) -> Client:
     def run(job: Job, place: Place) -> Figures:
-        python = sys.executable if name in OF_OUR_VENV else place.peers_python
+        python = place.peers_python if name in OF_THEIR_VENV else sys.executable
         return ran([python, "-m", "tests.benchmark.peers", name, job.to_json()])
 
-    return Client(name, run, lambda place: name in OF_OUR_VENV or place.peers_python.exists())
+    return Client(name, run, lambda place: name not in OF_THEIR_VENV or place.peers_python.exists())
 
 
 OURS = Client("ours", adapter)
 PEERS: tuple[Client, ...] = (
-    *(_peer(name) for name in ("threads", "plain")),
+    _peer("threads"),
     Client("rclone", lambda job, _: rclone(job), lambda _: rclone_program().exists()),
-    *(_peer(name) for name in ("boto3", *OF_THEIR_VENV)),
+    *(_peer(name) for name in OF_THEIR_VENV),
 )
 
 

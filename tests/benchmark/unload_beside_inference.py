@@ -2,9 +2,8 @@
 Whether unloads that wait disturb inference.
 
 On the real Triton, with 500 light models loaded through the adapter, requests to another model are timed in turns: nothing else
-goes on; 50 models have a request each that has not ended; unloads of those wait for that. An unload that waits asks Triton's
-index, which holds the lock that inference needs. What the requests cost is no unload's fault, so the third is compared with the
-second.
+goes on; unloads of 50 models wait for a request each that has not ended. An unload that waits asks Triton's index, which holds the lock
+that inference needs.
 
 A light model is an ensemble of one step, so that Triton starts no process for it. The step of those that are unloaded is a model
 that answers nothing while a file is missing.
@@ -13,11 +12,9 @@ that answers nothing while a file is missing.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -25,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tritonclient.grpc import service_pb2 as v2
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.benchmark.amounts import Amounts
@@ -38,8 +34,6 @@ from tests.real.polls import until
 MODELS, PENDING_SHARE = 500, 10
 """Loaded at most, and one of so many is unloaded."""
 LEAST_ROUNDS = 4
-GOAL = 1.05
-"""p50 while unloads wait, times that of models which are as busy."""
 AT_ONCE = 4
 PAUSE_SECONDS = 0.002
 """Between two timed requests."""
@@ -91,7 +85,7 @@ class Rig:
         (folder / "config/k").write_text(json.dumps({"type": "pvc", "name": "claim"}))
         env = {"PVC_MOUNTS_DIR": str(folder / "claims"), "CONTAINER_MEM_REQ_BYTES": "64GiB", "LOADING_CONCURRENCY": str(AT_ONCE)}
         pod = stack.enter_context(Pod(volume, folder / "config", env))
-        self.adapter, self.mesh = pod.adapter, pod.mesh
+        self.mesh = pod.mesh
         self.mesh.start()
         for name in ("sleeper", "other"):
             self.mesh.load(name, "python", name, storage_key="k")
@@ -115,13 +109,6 @@ class Rig:
         states = self.mesh.index()
         return sum(states.get(name) == "UNLOADING" for name in names)
 
-    def looks(self) -> float:
-        """How often the adapter has asked for the index."""
-        with urllib.request.urlopen(f"{self.adapter.metrics_url}/metrics") as answer:
-            found = re.search(rb"^triton_adapter_index_polls_total (\S+)", answer.read(), re.MULTILINE)
-        assert found is not None
-        return float(found[1])
-
     def timed(self, goes_on: Callable[[], bool]) -> list[float]:
         """Milliseconds of requests to the other model, one after the other."""
         request = self.mesh.infer_request("other", {"X": np.zeros(1, np.float32)})
@@ -139,31 +126,18 @@ def _turn(rig: Rig) -> list[float]:
     return rig.timed(lambda: time.monotonic() < end)
 
 
-def _pending(rig: Rig, names: list[str]) -> tuple[list[float], list[float], float]:
-    """Times while these models are busy, while their unloads wait for that, and the looks for them in each second."""
+def _pending(rig: Rig, names: list[str]) -> list[float]:
+    """Times while unloads of these models wait for requests that have not ended."""
     rig.gate.unlink(missing_ok=True)
     requests = [rig.begin(name) for name in names]
     time.sleep(SETTLE_SECONDS)
-    busy = _turn(rig)
     unloads = [rig.begin_unload(name) for name in names]
     until(lambda: rig.freed(names) == len(names), "all unloads wait")
-    looks, began = rig.looks(), time.monotonic()
     times = _turn(rig)
-    rate = (rig.looks() - looks) / (time.monotonic() - began)
     rig.gate.touch()
     for call in (*requests, *unloads):
         call.result()
-    return busy, times, rate
-
-
-def _listing_ms(rig: Rig) -> float:
-    times = []
-    for _ in range(20):
-        began = time.perf_counter()
-        rig.mesh.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=LONG_ENOUGH_SECONDS)
-        times.append((time.perf_counter() - began) * 1000)
-        time.sleep(0.05)
-    return statistics.median(times)
+    return times
 
 
 def beside(amounts: Amounts) -> Finding:
@@ -172,42 +146,17 @@ def beside(amounts: Amounts) -> Finding:
     models_loaded = min(MODELS, amounts.light_models)
     names = [f"light-{number}" for number in range(models_loaded)]
     some = names[: max(1, models_loaded // PENDING_SHARE)]
-    quiet: list[list[float]] = []
-    busy: list[list[float]] = []
-    waiting: list[list[float]] = []
-    rates = []
+    quiet: list[float] = []
+    waiting: list[float] = []
     with ExitStack() as stack:
         rig = Rig(stack)
         rig.load(names)
         for _ in range(max(LEAST_ROUNDS, amounts.rounds)):
-            quiet.append(_turn(rig))
-            before, times, rate = _pending(rig, some)
-            busy.append(before)
-            waiting.append(times)
-            rates.append(rate)
+            quiet += _turn(rig)
+            waiting += _pending(rig, some)
             rig.load(some)
-        listing_ms = _listing_ms(rig)
-    case = f"{models_loaded} models loaded, {len(some)} unloads wait"
-    for what, of in (("p50", statistics.median), ("99th percentile", lambda times: statistics.quantiles(times, n=100)[98])):
-        finding.rows += [
-            Row("beside", f"{what}, {case}", OURS, of(_all(waiting)), "ms", False),
-            Row("beside", f"{what}, {case}", "as busy, no unload", of(_all(busy)), "ms", False),
-            Row("beside", f"{what}, {case}", "nothing else goes on", of(_all(quiet)), "ms", False),
-        ]
-    by_round = [statistics.median(after) / statistics.median(before) for before, after in zip(busy, waiting, strict=True)]
-    ratio = statistics.median(_all(waiting)) / statistics.median(_all(busy))
-    finding.rows += [
-        Row("beside", "p50 beside that of as busy models", OURS, ratio, "times", False, min(by_round), max(by_round)),
-        Row("beside", "p50 beside that of as busy models", "goal", GOAL, "times", False),
-    ]
-    rate = statistics.mean(rates)
-    share = rate * listing_ms / 1000
-    finding.notes += [
-        f"Of {len(_all(waiting))} requests, one after the other. From … to: by round.",
-        f"Looks at the index: {rate:.1f} in each second, of {listing_ms:.1f} ms; {share:.1%} of the time.",
-    ]
+    case = f"99th percentile, {models_loaded} models loaded, {len(some)} unloads wait"
+    for client, times in ((OURS, waiting), ("nothing else goes on", quiet)):
+        finding.rows.append(Row("beside", case, client, statistics.quantiles(times, n=100)[98], "ms", False))
+    finding.notes.append(f"Of {len(waiting)} requests, one after the other.")
     return finding
-
-
-def _all(turns: list[list[float]]) -> list[float]:
-    return [time for turn in turns for time in turn]

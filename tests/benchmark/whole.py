@@ -1,26 +1,32 @@
-"""The whole adapter as a process: a load over the SPI, beside the adapter in Go."""
+"""The whole adapter as a process: a load of many small files over the SPI, beside the adapter in Go."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.contest import Entry, contest, files_a_second, rate
+from tests.benchmark.contest import Entry, Rule, contest
 from tests.benchmark.over_spi import GO, OVER_SPI
-from tests.benchmark.pulls import BIG, FAR, LOOPBACK, MANY, TLS, many_of
+from tests.benchmark.pulls import FAR, LOOPBACK
 from tests.benchmark.report import Finding
-from tests.benchmark.rig import OURS, BenchServer
-from tests.benchmark.server.stock import size_of
+from tests.benchmark.rig import BenchServer
+
+MANY = "many"
 
 
 def whole(amounts: Amounts) -> Finding:
-    """A load over the SPI, beside the adapter in Go, and the `Store` alone."""
+    """A load of many small files over the SPI, beside the adapter in Go."""
     finding = Finding("whole", "a load through the whole adapter, over the SPI")
-    for network in (LOOPBACK, TLS, *FAR):
-        with BenchServer(replace(network, has_whole_pages=True), [f"{BIG}={amounts.size}", *many_of(amounts)]) as server:
-            for prefix, rule in ((BIG, rate(size_of(amounts.size))), (MANY, files_a_second(amounts.files))):
-                what = amounts.size if prefix == BIG else f"{amounts.files} × 64 KiB"
-                entries = [Entry(OVER_SPI, server, prefix), Entry(GO, server, prefix), Entry(OURS, server, prefix, name="the Store alone")]
-                contest(finding, f"{what}, {network.name}", amounts.place, entries, rule, amounts.rounds)
+    files = Rule(lambda figures: amounts.files / figures.seconds, "files/s")
+    for network in (LOOPBACK, FAR[0]):
+        with BenchServer(replace(network, has_whole_pages=True), many_of(amounts.files)) as server:
+            entries = [Entry(client, server, MANY) for client in (OVER_SPI, GO)]
+            contest(finding, f"{amounts.files} × 64 KiB, {network.name}", amounts.place, entries, files, amounts.rounds)
     finding.notes.append("The adapter in Go sees the first page of a listing alone, so the server gives 1,000 rows a page.")
     return finding
+
+
+def many_of(files: int) -> list[str]:
+    """Small files that a TensorFlow model could have: what the server is told."""
+    folder = f"{MANY}/model.savedmodel"
+    return [f"{folder}/variables/{{}}={files - 1}x64KiB", f"{folder}/saved_model.pb=64KiB"]

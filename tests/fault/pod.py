@@ -24,7 +24,6 @@ from tests.real.mesh import arrays_of
 from tests.real.models import affine
 from tests.real.pod import BUCKET, Pod
 from tests.real.polls import until
-from tests.real.ports import free_ports
 from tests.real.s3 import S3Server
 
 LONG_SECONDS = 120
@@ -131,22 +130,11 @@ class FaultPod(Pod):
 
     # ---- faults
 
-    def until_dead(self) -> None:
-        """Triton ends by itself."""
-        until(lambda: not self.triton.is_running, "Triton is dead")
-        self.triton.kill()
-
     def until_missed(self) -> float:
         """Seconds until the adapter says by itself that Triton is away."""
         began = time.monotonic()
         until(lambda: self.ready()[0] == 503, "/readyz is red", 30)
         return time.monotonic() - began
-
-    def replace_triton(self) -> None:
-        """Kill Triton when the next one listens on its port already: nobody needs to see the port closed."""
-        before = self.triton
-        self.start_triton(ports=[before.grpc_port, *free_ports(2)])
-        before.kill()
 
     def pause_triton(self) -> None:
         """SIGSTOP."""

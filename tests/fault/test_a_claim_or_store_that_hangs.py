@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,11 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
-from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.storage.mounted import reads
-from tests.builders import load_request
 from tests.fakes.raw_server import Hell
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.slow_volume import SlowVolume, can_mount
-from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import BUCKET, System, until
-from tests.real.adapter import AdapterProcess
 from tests.unit.storage.rigs import write_tree
 
 Code = grpc.StatusCode
@@ -193,32 +188,6 @@ async def test_a_link_from_a_model_into_another_claim_is_refused_without_a_look(
     assert "leads out of" in (failure.details() or "")
 
 
-@needs_mount
-async def test_a_hundred_failing_loads_leave_no_thread_and_no_file(system: System, claim: SlowVolume) -> None:
-    """Whether they failed or were cancelled."""
-    await system.load("first", "m", **CLAIM)
-    await system.unload("first")
-    before = threading.active_count()
-    claim.hang()
-    loads = [system.load(f"m{number}", "m", **CLAIM) for number in range(100)]
-    calls = [asyncio.ensure_future(ended(load)) for load in loads]
-
-    def begun() -> int:  # on a busy machine the first have failed before the last ones wait
-        return waiting_for(system, "the volume claim 'hung'") + sum(call.done() for call in calls)
-
-    await until(lambda: begun() == 100, "all loads wait for the claim")
-    await until(lambda: threads_named("claim-") == reads.THREADS, "two threads, and none of an earlier adapter")
-    for load in loads[:50]:
-        load.cancel()
-    for failure in (await asyncio.gather(*calls, return_exceptions=True))[50:]:
-        assert isinstance(failure, grpc.aio.AioRpcError) and failure.code() is Code.UNAVAILABLE
-    await system.settled()
-    assert threading.active_count() <= before
-    assert system.leftovers() == []
-    claim.heal()
-    await system.load("first", "m", **CLAIM)
-
-
 async def test_a_claim_that_is_not_mounted_gets_no_threads(system: System, tmp_path: Path) -> None:
     """A request may give any name."""
     (tmp_path / "claims").mkdir()
@@ -254,33 +223,6 @@ async def test_a_claim_whose_threads_cannot_start_fails_that_load_alone(
     assert threads_named("claim-c") == reads.THREADS
 
 
-@pytest.mark.long
-async def test_forty_loads_from_a_store_that_is_silent_delay_nobody_else(system: System, config: Path) -> None:
-    """More than one endpoint may have at a time: those beyond say what they wait for."""
-    with Hell(lambda peer: peer.hang()) as store:
-        (config / "dead").write_text(json.dumps(system.s3.storage_config(BUCKET) | {"endpoint_url": store.url}))
-        loads = [asyncio.ensure_future(ended(system.load(f"dead{number}", "m", storage_key="dead"))) for number in range(40)]
-        request = f"a free request to 127.0.0.1:{store.port} (all 16 wait for it)"
-        await until(lambda: waiting_for(system, request) == 24, "all requests are taken, and the others wait for one")
-
-        await everything_else_works(system)
-        with Timed():
-            await system.unload("dead0")
-            await system.unload("dead39")
-
-        for failure in await asyncio.gather(*loads):
-            assert failure is not None
-            if "unload" not in (failure.details() or ""):
-                assert failure.code() in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
-                assert f"127.0.0.1:{store.port}" in (failure.details() or "")
-        asked = len(store.requests)
-        again = asyncio.ensure_future(ended(system.load("again", "m", storage_key="dead")))
-        await until(lambda: len(store.requests) > asked, "a load that has given up keeps no request")
-        again.cancel()
-    await system.settled()
-    assert system.leftovers() == []
-
-
 @pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "8000"}])
 async def test_a_parameter_that_means_nothing_to_s3_gives_no_threads(system: System, config: Path) -> None:
     """`url` is for web servers: with it, one silent endpoint would look like many."""
@@ -313,37 +255,6 @@ async def test_a_store_that_is_silent_in_the_middle_of_pulls_delays_nobody_else(
         for load in loads:
             load.cancel()
     await system.settled()
-
-
-@needs_mount
-async def test_sigterm_while_loads_hang_in_a_claim(tmp_path: Path) -> None:
-    """The process ends by itself within its grace period, whatever its threads wait for."""
-    root, config = tmp_path / "volume", tmp_path / "config"
-    config.mkdir()
-    env = {"PVC_MOUNTS_DIR": str(tmp_path / "claims"), "LOADTIME_TIMEOUT": "6000", "METRICS_PORT": "0"}
-    with mounted_claim(tmp_path) as volume:
-        async with FakeTriton(root / "_triton_models") as triton:
-            started = await asyncio.to_thread(
-                lambda: AdapterProcess(volume=root, storage_config=config, triton_target=triton.target, env=env).start()
-            )
-            with_end: Callable[[], None] = started.kill
-            try:
-                async with grpc.aio.insecure_channel(started.channel_target) as channel:
-                    runtime = spi_rpc.ModelRuntimeStub(channel)
-                    async with asyncio.timeout(20):
-                        while (await runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
-                            await asyncio.sleep(0.05)
-                    await runtime.loadModel(load_request("placed", "python", "m", **CLAIM))
-                    volume.hang()
-                    loads = [
-                        asyncio.ensure_future(ended(runtime.loadModel(load_request(f"m{n}", "python", "m", **CLAIM)))) for n in range(16)
-                    ]
-                    await asyncio.wait(loads, timeout=0.5)
-                    started.signal(signal.SIGTERM)
-                    assert await asyncio.to_thread(started.wait, 30) == 0
-                    await asyncio.gather(*loads)
-            finally:
-                with_end()
 
 
 @needs_mount

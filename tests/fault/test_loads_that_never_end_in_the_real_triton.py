@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -35,11 +34,7 @@ class TritonPythonModel:
     def execute(self, requests):
         return []
 '''
-FREES_NOTHING = HANGS.replace(b"def initialize(self, args)", b"def finalize(self)").replace(
-    b"Never ends its load", b"Never frees its memory"
-)
 THREADS = 4
-DIRECTORIES = 50_000
 
 
 @pytest.fixture
@@ -102,58 +97,3 @@ def test_three_loads_that_never_end_leave_the_slot_to_others_and_one_restart_hea
     for name in ("m0", "m1", "x0", "x1", "x2", "x3"):
         pod.mesh.unload(name)
     pod.row("Triton restarted because all load threads hung", tried=1, survived=1, note="m0 restored by itself")
-
-
-def test_a_triton_that_hangs_is_red_and_one_that_is_dead_or_starting_is_not(pod: FaultPod) -> None:
-    """SIGSTOP: it accepts connections and answers nothing."""
-    pod.load_many(1)
-    assert health(pod)[0] == 200
-    pod.pause_triton()
-    until(lambda: health(pod)[0] == 503, "a Triton that hangs is red", 30)
-    status, told = health(pod)
-    assert (status, told["live"], told["stuck"]) == (503, False, [])
-    assert str(told["why"]).startswith("Triton accepts connections and has answered nothing for ")
-    pod.continue_triton()
-    until(lambda: health(pod)[0] == 200, "its first answer is green", 30)
-    assert pod.serving() == {"m0"}
-
-    pod.triton.kill()
-    pod.until_missed()
-    until(lambda: health(pod)[1]["silent_seconds"] == 0, "the closed port is no silence", 10)
-    for _ in range(50):
-        status, told = health(pod)
-        assert (status, told["live"]) == (200, False)
-        assert told["silent_seconds"] < 1
-    pod.triton.start()
-    assert pod.serving() == {"m0"}
-    assert health(pod)[0] == 200
-
-
-@pytest.mark.long
-def test_a_triton_that_stops_while_an_unload_asks_for_its_index_is_missed_at_once(pod: FaultPod) -> None:
-    """Each stop falls into a question for the index, for an unload that waits asks all the time."""
-    pod.put("stays", dict(affine(1, 1)) | {"1/model.py": FREES_NOTHING})
-    names = ["x0", "x1"]
-    for name in names:
-        pod.mesh.load(name, "python", "stays")
-    for name in names:
-        before = pod.metric("index_polls_total")
-        unload = threading.Thread(target=unload_in_vain, args=(pod, name))
-        unload.start()
-        until(partial(asks_more, pod, before + 5), "the unload asks", 10)
-        pod.pause_triton()
-        assert pod.until_missed() < 15
-        until(lambda: health(pod)[0] == 503, "a Triton that hangs is red", 30)
-        assert "has answered nothing for" in str(health(pod)[1]["why"])
-        pod.continue_triton()
-        until(lambda: health(pod)[0] == 200 and pod.ready()[0] == 200, "its first answer is green", 30)
-        unload.join()
-
-
-def asks_more(pod: FaultPod, polls: float) -> bool:
-    return pod.metric("index_polls_total") > polls
-
-
-def unload_in_vain(pod: FaultPod, name: str) -> None:
-    with pytest.raises(grpc.RpcError):
-        pod.mesh.unload(name)

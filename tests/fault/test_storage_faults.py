@@ -49,29 +49,6 @@ async def test_a_final_answer_is_told_by_meaning(system: System, fault: Fault, c
     assert system.leftovers() == []
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(status=500),
-        Fault(status=503, code="SlowDown"),
-        Fault(reset_after_bytes=-1),
-        Fault(reset_after_bytes=100),
-        Fault(cut_after_bytes=100),
-    ],
-    ids=["500", "503", "reset before the headers", "reset in the body", "body cut short"],
-)
-@pytest.mark.parametrize("request_of", ["list-type", "weights.bin"], ids=["listing", "object"])
-async def test_what_can_pass_is_repeated(system: System, fault: Fault, request_of: str) -> None:
-    """Twice in a row, then fine: the load succeeds with whole files."""
-    weights = bytes(range(256)) * (3 * PART_BYTES // 256)
-    system.put("m", model=MODEL, weights=weights)
-    system.proxy.next(fault, times=2, having=request_of)
-
-    await system.load("m", "m")
-
-    assert (system.volume.repository_dir / "m/1/weights.bin").read_bytes() == weights
-
-
 @pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "4000"}])
 async def test_a_store_that_stays_away_is_unavailable(system: System) -> None:
     """In the store's words, before the budget's own text: the last cause, and what was tried."""
@@ -131,17 +108,6 @@ async def test_a_dead_store_does_not_take_the_loading_threads(system: System, co
         dead.heal()
         await system.load("first", "m", storage_key="dead")
     await system.settled()
-
-
-async def test_an_object_replaced_in_the_pull_is_never_a_mixture(system: System) -> None:
-    """The pull starts again from a new listing: all old or all new, here all new."""
-    old, new = b"o" * 4 * PART_BYTES, b"n" * 4 * PART_BYTES
-    system.put("m", model=MODEL, weights=old)
-    system.proxy.next(Fault(first=lambda: system.put("m", weights=new)), having="weights.bin")
-
-    await system.load("m", "m")
-
-    assert (system.volume.repository_dir / "m/1/weights.bin").read_bytes() == new
 
 
 async def test_nothing_there_names_near_misses(system: System) -> None:

@@ -7,12 +7,8 @@ Each test adds rows of models to a table that is printed at the end.
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,7 +22,6 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.memory.watch import NOT_TOLD
 from tests.builders import load_request
 from tests.fault.pod import FaultPod
-from tests.real.children import TOP, bare_environment
 from tests.real.models import affine, sleeper
 from tests.real.polls import until
 from tests.real.s3 import S3Server
@@ -36,25 +31,6 @@ pytestmark = [pytest.mark.real_triton, pytest.mark.timeout(300)]
 Code = grpc.StatusCode
 Start = Callable[..., FaultPod]
 TITLE = "Triton dies: models (scripts/test tests/fault/test_triton_comes_back.py)"
-KILLER = '''"""Kills Triton in its load while a file is there."""
-
-import os
-import signal
-
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        if os.path.exists({flag!r}):
-            os.kill(os.getppid(), signal.SIGKILL)
-
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", self.sum(request))]) for request in requests]
-
-    def sum(self, request):
-        return (pb_utils.get_input_tensor_by_name(request, "X").as_numpy() + {summand}).astype("float32")
-'''
 
 
 @pytest.fixture
@@ -69,12 +45,6 @@ def start(tmp_path: Path, config_for_pods: Path, s3: S3Server, shown: Callable[.
             return pod
 
         yield begin
-
-
-def killer(flag: Path, summand: int) -> dict[str, bytes]:
-    """A model that adds, and whose load kills Triton while the file is there."""
-    files = dict(affine(1, summand))
-    return files | {"1/model.py": KILLER.format(flag=str(flag), summand=summand).encode()}
 
 
 def all_are_back(pod: FaultPod, fault: str, *, since: float | None = None, note: str = "") -> None:
@@ -118,30 +88,6 @@ def test_ten_models_come_back_after_a_kill(start: Start, away_seconds: float) ->
     loads = pod.loads_of_triton()
     pod.mesh.load("m0", "python", "adds0")
     assert pod.loads_of_triton() == loads, "an equal load of a restored model is a look"
-
-
-@pytest.mark.long
-def test_a_triton_that_ends_in_order_is_no_other_matter(start: Start) -> None:
-    """SIGTERM, as Kubernetes does before a container is replaced."""
-    pod = start()
-    pod.load_many(5)
-    pod.triton.stop()
-    pod.triton.start()
-
-    all_are_back(pod, "SIGTERM", since=time.monotonic())
-    assert pod.metric("triton_restarts_total") == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [None, "triton"])
-def test_a_triton_that_is_there_again_at_once(start: Start, name: str | None) -> None:
-    """The port was never closed: another one listened on it already. Under the same name, its index alone shows it."""
-    pod = start(name=name)
-    pod.load_many(5)
-    pod.replace_triton()
-
-    all_are_back(pod, f"restarted within 50 ms, {'the same name' if name else 'another name'}", since=time.monotonic())
-    assert pod.metric("triton_restarts_total") == 1
 
 
 def test_triton_dies_in_a_load(start: Start) -> None:
@@ -264,124 +210,6 @@ def test_both_containers_die(start: Start, first: str) -> None:
     pod.mesh.runtime.loadModel(load_request("m0", "python", "adds0"), timeout=60, wait_for_ready=True)
     assert pod.loads_of_triton() == loads
     assert pod.metric("pulled_bytes_total") == 0
-
-
-@pytest.mark.long
-def test_a_model_that_kills_triton_is_refused_the_third_time(start: Start, tmp_path: Path) -> None:
-    """The others are restored after each death; a fourth call does not reach Triton."""
-    pod = start()
-    pod.load_many(3)
-    flag = tmp_path / "flag"
-    flag.touch()
-    pod.put("kills", killer(flag, 7))
-    for deaths in (1, 2, 3):
-        call = pod.mesh.runtime.loadModel.future(load_request("k", "python", "kills"))
-        pod.until_dead()
-        code, text = failure(call)
-        assert code is (Code.UNAVAILABLE if deaths < 3 else Code.FAILED_PRECONDITION), text
-        pod.triton.start()
-        all_are_back(pod, f"crash loop, death {deaths} (the others)", since=time.monotonic())
-        until_settled(pod)
-    pulled = pod.metric("pulled_bytes_total")
-    code, text = failure(pod.mesh.runtime.loadModel.future(load_request("k", "python", "kills")))
-
-    assert code is Code.FAILED_PRECONDITION
-    assert "change" in text and " h " in text
-    assert pod.metric("failures_total", reason="crashes_triton") == 2
-    assert pod.metric("pulled_bytes_total") == pulled
-    assert pod.triton.is_running
-    flag.unlink()
-    pod.put("kills", dict(affine(1, 7)))
-    pod.mesh.load("k", "python", "kills")
-    pod.row("crash loop (a changed model is loaded)", 1, 1)
-
-
-@pytest.mark.long
-def test_a_restore_that_kills_triton_twice_goes_on(start: Start, tmp_path: Path) -> None:
-    """The two that kill come first, for they were loaded last; then the others come back."""
-    pod = start(LOADING_CONCURRENCY="1")
-    pod.load_many(3)
-    flag = tmp_path / "flag"
-    for number in (1, 2):
-        pod.put(f"kills{number}", killer(flag, number))
-        pod.mesh.load(f"k{number}", "python", f"kills{number}")
-    flag.touch()
-    pod.triton.kill()
-    for _ in range(2):
-        pod.triton.start()
-        pod.until_dead()
-    pod.triton.start()
-
-    for outcome, count in (("crashed", 2), ("restored", 3)):
-        until(lambda outcome=outcome, count=count: pod.metric("restores_total", outcome=outcome) == count, f"{count} are {outcome}")
-    assert pod.serving() == {f"m{number}" for number in range(3)}
-    pod.row("a restore that kills Triton twice", 5, 3, "those that kill it are taken down: ModelMesh learns by NOT_FOUND")
-
-
-@pytest.mark.long
-def test_one_model_that_kills_triton_in_its_restore_takes_nobody_along(start: Start, tmp_path: Path) -> None:
-    """It is not restored again; the others are."""
-    pod = start(LOADING_CONCURRENCY="1")
-    pod.load_many(3)
-    flag = tmp_path / "flag"
-    pod.put("kills", killer(flag, 1))
-    pod.mesh.load("k", "python", "kills")
-    flag.touch()
-    pod.triton.kill()
-    pod.triton.start()
-    pod.until_dead()
-    pod.triton.start()
-
-    all_are_back(pod, "a restore that kills Triton once (the others)", since=time.monotonic())
-    until_settled(pod)
-    assert pod.states().get("k", "") == ""
-
-
-@pytest.mark.long
-def test_the_middle_of_a_restore_can_be_seen(start: Start, shown: Callable[..., None]) -> None:
-    """By `/readyz` and by the verb `models`; a call that comes in the middle gets the next slot."""
-    pod = start(LOADING_CONCURRENCY="1")
-    pod.load_many(2)
-    for number in range(3):
-        pod.put(f"slow{number}", dict(sleeper(start_seconds=1)))
-        pod.mesh.load(f"slow{number}", "python", f"slow{number}")
-    pod.put("new", dict(affine(1, 50)))
-    pod.triton.kill()
-    pod.triton.start()
-    until(lambda: "restoring" in pod.ready()[1], "/readyz tells of the restore")
-    began = time.monotonic()
-    call: Future[float] = Future()
-    threading.Thread(target=lambda: call.set_result(_timed(lambda: pod.mesh.load("new", "python", "new"), began))).start()
-
-    status, text = pod.ready()
-    assert status == 200
-    view = _models(pod)
-    for line in (f"/readyz: {status} {text.strip()}", *view.stdout.splitlines()):
-        shown("`models` in the middle of a restore (scripts/test tests/fault/test_triton_comes_back.py)", output=line)
-    assert view.returncode in (0, 1), view.stderr
-    assert "slow0" in view.stdout
-    assert "m0" in view.stdout
-    waited = call.result(60)
-    assert pod.metric("restore_pending") > 0, "the call was answered before the restore had ended"
-    pod.loaded["new"] = 50
-    all_are_back(pod, "a call in the middle of a restore", note=f"the call took {waited:.2f} s")
-    until_settled(pod)
-
-
-def _timed(work: Callable[[], object], began: float) -> float:
-    work()
-    return time.monotonic() - began
-
-
-def _models(pod: FaultPod) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "adapter", "models"],
-        env=bare_environment() | {"PYTHONPATH": str(TOP)} | pod.adapter.settings,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
-from collections.abc import Callable
 
 import grpc
 import pytest
@@ -29,38 +27,6 @@ async def test_a_triton_that_dies_in_a_load_ends_that_load(system: System) -> No
     await system.triton.start()
     await system.unload("m")
     assert system.leftovers() == []
-
-
-@pytest.mark.parametrize("settings", [{"LOADING_CONCURRENCY": "1"}, {"LOADING_CONCURRENCY": "2"}], ids=["one", "two"])
-async def test_ten_models_are_back_soon_after_triton_is(system: System, settings: dict[str, str], shown: Callable[..., None]) -> None:
-    """Without a call, each loaded once, in 0.1 s: what the adapter adds is the time until the first load, and between two loads."""
-    at_once = int(settings["LOADING_CONCURRENCY"])
-    system.put("m", model=MODEL)
-    names = [f"m{number}" for number in range(10)]
-    await asyncio.gather(*(system.load(name, "m") for name in names))
-    for name in names:
-        system.triton.behaviour(name).load_seconds = 0.1
-    await system.triton.stop()
-    await until(lambda: "does not answer" in (system.lifecycle.readiness() or ""), "Triton is missed")
-    before = len(system.triton.journal)
-    await system.triton.start()
-    began = time.monotonic()
-
-    await until(lambda: len(system.triton.journal) > before + 1, "the first load is sent, after the unload of a name that nobody has")
-    first = time.monotonic() - began
-    await until(lambda: system.triton.in_memory == dict.fromkeys(names, 1) and not system.lifecycle.registry.operations(), "all are loaded")
-
-    seconds = time.monotonic() - began
-    shown(
-        "ten models of 0.1 s, on the fake Triton (scripts/test tests/fault/test_triton_faults.py)",
-        at_once=at_once,
-        first_load_sent_after=f"{first:.2f} s",
-        between_loads=f"{(seconds - first - 1.0 / at_once) * 1000 / (10 / at_once):.0f} ms",
-        all_loaded_after=f"{seconds:.2f} s",
-    )
-    assert system.triton.max_parallel_loads <= 2
-    assert system.triton.journal.count(("load", "m3")) == 2
-    await system.settled()
 
 
 @pytest.mark.parametrize("settings", [{"UNLOAD_TIMEOUT_SECONDS": "2"}])
@@ -96,34 +62,6 @@ async def test_a_triton_that_is_restarted_wrong_is_told_of_and_models_come_back_
     assert system.lifecycle.readiness() is None
 
 
-async def test_loads_and_unloads_wait_for_a_triton_that_is_away(system: System) -> None:
-    system.put("m", model=MODEL)
-    await system.load("m", "m")
-    await system.triton.stop()
-    unload, load = system.unload("m"), system.load("other", "m")
-    await until(lambda: "queue" in system.phases("other") and "unload" in system.phases("m"), "both wait")
-    assert not unload.done() and not load.done()
-    await system.triton.start()
-
-    await unload
-    assert (await load).sizeInBytes > 8192
-    assert system.triton.in_memory == {"other": 1}
-
-
-async def test_a_frozen_triton_is_waited_for(system: System) -> None:
-    """A hang looks like silence, also where a question for the index fell into it; nothing is taken as gone, nothing fails."""
-    system.put("m", model=MODEL)
-    await system.load("m", "m")
-    system.triton.freeze()
-    unload = system.unload("m")
-    await until(lambda: "does not answer" in (system.lifecycle.readiness() or ""), "Triton is missed")
-    assert not unload.done()
-    system.triton.thaw()
-
-    await unload
-    assert system.leftovers() == []
-
-
 async def test_a_refused_model_has_tritons_reason_first(system: System) -> None:
     system.put("m", model=MODEL)
     system.triton.behaviour("m").refuse = "Internal: ModuleNotFoundError: No module named 'torch'"
@@ -148,16 +86,6 @@ async def test_20_kb_of_reason_arrive_as_4_kb(system: System) -> None:
     assert len(failure.details()) > 800
     encoded = sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in failure.details().encode())
     assert encoded <= 4096
-
-
-async def test_unload_answers_after_the_memory_is_free(system: System) -> None:
-    system.put("m", model=MODEL)
-    system.triton.behaviour("m").unload_seconds = 1.0
-    await system.load("m", "m")
-
-    await system.unload("m")
-
-    assert system.triton.in_memory == {}
 
 
 @pytest.mark.parametrize("count", [40])

@@ -10,8 +10,7 @@ import msgspec
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.journal.file import JournalProblem, head_line, line_of, read, read_line
-from adapter.journal.journal import Journal
+from adapter.journal import FORMAT, Head, Journal, JournalProblem, line_of, read, read_line
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes, Listing, Record, SourceFile, id_problem
 from adapter.paths import path_problem
@@ -27,7 +26,7 @@ RECORD = Record(
     model_id="m", state="loaded", since=12.5, model_type="onnx", path="models/m", storage_key="s3", content=Content(DIGEST, DIGEST, DIGEST),
     artifact_key=DIGEST, size_bytes=7, placed="4711-17", confirmed=13.0,
 )  # fmt: skip
-HEAD = head_line(BOOT, b"Z" * 32)
+HEAD = line_of(Head(FORMAT, BOOT, (b"Z" * 32).hex()))
 LINES = [line_of(RECORD), line_of(Crashes(digest=DIGEST, count=2, last=3.0)), b'{"id":"m","gone":true}\n', b'{"crash":"aa","gone":true}\n']
 NAMES = [*json.loads(LINES[0]), *json.loads(LINES[1]), "gone", "format"]
 

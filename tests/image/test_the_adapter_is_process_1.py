@@ -38,19 +38,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return bare_environment() | {"PYTHONPATH": str(TOP)} | settings
 
 
-def test_sigterm_ends_it_in_order(environment: dict[str, str]) -> None:
-    child = Child("adapter", [*UNSHARE, sys.executable, "-m", "adapter", "serve"], env=environment)
-    try:
-        child.wait_until(lambda: "adapter.started" in child.log_text(), "started", 30)
-        (first,) = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-        assert "NSpid:\t" + first + "\t1\n" in Path(f"/proc/{first}/status").read_text()
-        subprocess.run(["kill", "-TERM", first], check=True)
-        assert child.wait(30) == 0
-    finally:
-        child.kill()
-    assert '"settled":true' in child.log_text()
-
-
 def test_a_signal_that_comes_while_modules_are_imported_is_not_lost(environment: dict[str, str]) -> None:
     child = Child("adapter", [*UNSHARE, sys.executable, "-c", SIGNALLED_WHILE_IMPORTING], env=environment)
     try:

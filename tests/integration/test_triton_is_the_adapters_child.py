@@ -102,7 +102,7 @@ def with_triton(launch: Launch, put: Put, tmp_path: Path) -> Iterator[tuple[Adap
 def test_sigterm_drains_the_adapter_and_then_ends_triton(with_triton: tuple[AdapterProcess, Mesh]) -> None:
     adapter, _ = with_triton
     family = descendants(adapter.pid)
-    assert len(family) > 2, "the keeper, Triton, the stub of the python model"
+    assert len(family) > 2, "Triton, the shell that reads the pipe, the stub of the python model"
 
     adapter.signal(signal.SIGTERM)
 
@@ -125,20 +125,9 @@ def test_an_adapter_that_is_killed_takes_triton_along(with_triton: tuple[Adapter
     all_gone(family)
 
 
-def test_a_keeper_that_is_killed_takes_triton_along_and_ends_the_adapter(with_triton: tuple[AdapterProcess, Mesh]) -> None:
-    adapter, _ = with_triton
-    family = descendants(adapter.pid)
-
-    os.kill(family[0], signal.SIGKILL)
-
-    assert adapter.wait(30) == 128 + signal.SIGKILL
-    all_gone(family)
-
-
 def test_a_triton_that_dies_ends_the_adapter_with_its_code(with_triton: tuple[AdapterProcess, Mesh]) -> None:
     adapter, _ = with_triton
-    (keeper,) = children(adapter.pid)
-    (triton,) = children(keeper)
+    (triton,) = children(adapter.pid)
     family = descendants(adapter.pid)
 
     os.kill(triton, signal.SIGKILL)
@@ -254,9 +243,9 @@ def test_process_1_buries_whatever_falls_to_it(launch: Launch, tmp_path: Path) -
         pytest.skip("needs unshare, and the right to make a namespace of processes")
     adapter = launched(launch, "for i in 1 2 3; do (sleep 0.3 & exit 0); done; " + UNTIL_TOLD, wrapper=UNSHARE)
     (first,) = children(adapter.pid)
-    (keeper,) = (pid for pid in children(first) if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (program,) = (pid for pid in children(first) if UNTIL_TOLD.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
 
-    until(lambda: children(first) == [keeper], "nobody but the keeper is left to process 1")
+    until(lambda: children(first) == [program], "nobody but the program is left to process 1")
     os.kill(first, signal.SIGTERM)
 
     assert adapter.wait(30) == 0

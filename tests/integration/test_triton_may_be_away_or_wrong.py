@@ -12,11 +12,10 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.builders import load_request
-from tests.integration.conftest import TEXT, Pod, Put, get, until_it_is_why
+from tests.integration.conftest import TEXT, Pod, Put, get
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
-from tests.real.models import sleeper, text_statistics
-from tests.real.polls import until
+from tests.real.models import text_statistics
 from tests.real.triton import Triton
 
 
@@ -45,23 +44,6 @@ def test_triton_may_come_later(storage_config: Path, tmp_path: Path, put: Put) -
             assert get(f"{adapter.metrics_url}/readyz")[0] == 200
 
 
-def test_a_triton_that_dies_in_a_load_fails_that_load_only(start_pod: Callable[..., Pod], put: Put) -> None:
-    put("slow", dict(sleeper(start_seconds=20)))
-    put("texts", dict(text_statistics()))
-    pod = start_pod()
-    pod.mesh.start()
-    load = pod.mesh.start_load("slow", "python", "slow")
-
-    pod.triton.kill()
-    unload = pod.mesh.runtime.unloadModel.future(spi.UnloadModelRequest(modelId="slow"))
-    assert load.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED)
-    pod.triton.start()
-    unload.result(60)
-
-    assert pod.mesh.load("texts", "python", "texts").sizeInBytes > 8192
-    assert pod.mesh.index() == {"texts": "READY"}
-
-
 def test_both_neighbours_on_unix_sockets(start_pod: Callable[..., Pod], tmp_path: Path, put: Put) -> None:
     put("texts", dict(text_statistics()))
     socket = tmp_path / "a.sock"
@@ -74,33 +56,3 @@ def test_both_neighbours_on_unix_sockets(start_pod: Callable[..., Pod], tmp_path
     pod.adapter.signal(signal.SIGTERM)
     assert pod.adapter.wait(60) == 0
     assert not socket.exists()
-
-
-def test_a_wrong_triton_is_named(start_pod: Callable[..., Pod], put: Put) -> None:
-    """Without explicit mode Triton answers like one that is away: we say which flag is missing, and do not wait."""
-    put("texts", dict(text_statistics()))
-    pod = start_pod(explicit=False)
-    assert pod.mesh.status().status == spi.RuntimeStatusResponse.STARTING
-    until_it_is_why(pod.adapter, "--model-control-mode=explicit")
-    assert pod.mesh.status().status == spi.RuntimeStatusResponse.STARTING
-
-    with pytest.raises(grpc.RpcError) as refused:
-        pod.mesh.load("t", "python", "texts")
-
-    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "--model-control-mode=explicit" in refused.value.details()
-
-
-def test_a_triton_over_another_folder_is_named(storage_config: Path, tmp_path: Path) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    for folder in (ours, theirs):
-        (folder / "_triton_models").mkdir(parents=True)
-    with (
-        Triton(theirs / "_triton_models") as triton,
-        AdapterProcess(volume=ours, storage_config=storage_config, triton_target=triton.grpc_target, env={}) as adapter,
-        Mesh(adapter.channel_target, triton.grpc_target) as mesh,
-    ):
-        assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
-        until_it_is_why(adapter, "--model-repository is not")
-        assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
-        until(lambda: not list((ours / "_triton_models").iterdir()), "nothing is there between two looks at Triton")

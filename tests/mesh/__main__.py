@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
 import random
 import shutil
@@ -15,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--hurry", type=_positive, default=30, help="failures are forgotten so many times sooner than after 7.5 to 15 minutes (30)")
     add("--churn", action="store_true", help="a full cache refuses new models as ModelMesh does, while its oldest is young (off)")
     add("--keep-going", action="store_true", help="also after a rule is broken")
+    add("--json", type=Path, metavar="FILE", help="faults, calls and broken rules, for other programs")
     given = parser.add_argument_group("against parts that run already")
     given.add_argument("--adapter", metavar="TARGET", help="its gRPC target, for instance localhost:8085 or unix:/tmp/mmesh/grpc.sock")
     given.add_argument("--triton", metavar="TARGET", help="its gRPC target, for instance localhost:8001")
@@ -145,6 +147,10 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
             print(f"\n\n{watch.figures.table()}\n")
     for broken in watch.broken:
         print(broken)
+    if chosen.json:
+        faults_told = [{"kind": kind, **asdict(row)} for kind, row in watch.figures.faults.items()]
+        told = {"faults": faults_told, "calls": watch.figures.calls(), "broken": [str(broken) for broken in watch.broken]}
+        chosen.json.write_text(json.dumps(told))
     print("every rule held" if held else f"{len(watch.broken)} BROKEN; the same choices again: --seed {chosen.seed}")
     return HELD if held else BROKEN
 

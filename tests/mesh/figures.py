@@ -87,6 +87,12 @@ class Figures:
             ]
         return "\n".join(rows)
 
+    def calls(self) -> str:
+        """What came of each kind of call, in a line."""
+        kinds = ("infer", "load", "unload", "predict")
+        parts = [f"{kind} {self.ok[kind]} ok, {self.not_ok[kind]} failed, p99 {self._ms(kind, 0.99)} ms" for kind in kinds]
+        return f"calls: {'; '.join(parts)}"
+
     def failed(self, kind: str, text: str) -> None:
         """A call of this kind has failed; numbers and ids do not make another reason."""
         self.not_ok[kind] += 1

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from tests.benchmark.svg import COLOURS
 from tests.observability.files import Panel, Query, dashboard, filled, panels
 from tests.observability.scene import scene
 from tests.observability.server import Prometheus
@@ -29,6 +28,11 @@ COLUMN, UNIT, GAP, HEAD = 54.0, 30.0, 8.0, 44.0
 POINTS = 100
 RATE_SECONDS = 20
 LIMIT = ("#cf222e", "#ff7b72")
+COLOURS = (
+    ("#0969da", "#58a6ff"), ("#bc4c00", "#f0883e"), ("#1a7f37", "#3fb950"), ("#8250df", "#bc8cff"), ("#bf3989", "#f778ba"),
+    ("#9a6700", "#d29922"), ("#57606a", "#8b949e"), ("#cf222e", "#ff7b72"),
+)  # fmt: skip
+"""Light, dark."""
 _STYLE = """
 .page{fill:#f6f8fa}.panel{fill:#ffffff;stroke:#d0d7de}.text{fill:#1f2328}.faint{fill:#59636e;font-size:10px}.grid{stroke:#e4e8ec}
 @media(prefers-color-scheme:dark){.page{fill:#010409}.panel{fill:#0d1117;stroke:#30363d}

@@ -13,12 +13,11 @@ from pathlib import Path
 from tests.prove.phases import PHASES, TOP, Amounts
 from tests.prove.report import markdown, read, told, write
 
-FULL = {"seeds": 20_000, "kills": 100, "traffic_kills": 100, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
-QUICK = {"seeds": 200, "kills": 6, "traffic_kills": 4, "fuzz": 200, "soak": 150, "soak_real": 50}
+FULL = {"seeds": 20_000, "traffic_seconds": 1_500, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
+QUICK = {"seeds": 200, "traffic_seconds": 60, "fuzz": 200, "soak": 150, "soak_real": 50}
 MEANING = {
     "seeds": "histories of the simulation",
-    "kills": "kills of the adapter over the fake Triton; a third as many over the real one",
-    "traffic_kills": "kills of the adapter with the simulator's traffic on",
+    "traffic_seconds": "seconds of faults with the simulator's traffic on",
     "fuzz": "examples of each fuzz test",
     "soak": "cycles over the fake Triton",
     "soak_real": "cycles over the real Triton",

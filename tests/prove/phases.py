@@ -44,8 +44,7 @@ class Amounts:
 
     seeds: int
     first_seed: int
-    kills: int
-    traffic_kills: int
+    traffic_seconds: int
     fuzz: int
     soak: int
     soak_real: int
@@ -74,24 +73,21 @@ def triton(amounts: Amounts) -> Proof:
     return _tabled("kills of Triton, in each phase", ["tests/fault/test_triton_comes_back.py", *ALL])
 
 
-def adapter(amounts: Amounts) -> Proof:
-    """The adapter killed at random points of a random mix of calls."""
-    words = ["tests/fault/test_the_adapter_dies.py", "--kills", str(amounts.kills), "--kills-seed", str(amounts.seed), *ALL]
-    return _tabled("kills of the adapter, at random points", words)
-
-
 def traffic(amounts: Amounts) -> Proof:
-    """Faults with the traffic of ModelMesh's simulator on."""
+    """Faults with the traffic of ModelMesh's simulator on, on the real parts."""
+    options = ["--models", 50, "--rate", 30, "--fault-pause", 3, "--seconds", amounts.traffic_seconds, "--seed", amounts.seed]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
-        words = ["-m", "tests.prove.with_traffic", "--kills", amounts.traffic_kills, "--seed", amounts.seed, "--json", found]
-        proof, code, _ = _ran("kills with the traffic of ModelMesh's simulator on", words)
+        words = ["-m", "tests.mesh", "--faults", "--keep-going", *options, "--json", found]
+        proof, code, _ = _ran("faults with the traffic of ModelMesh's simulator on", words)
         proof.command = proof.command.partition(" --json")[0]
         if found.is_file():
             said = json.loads(found.read_text())
-            proof.rows += [Row(**row) for row in said["rows"]]
-            proof.notes += said["notes"]
-            proof.wrong += said["wrong"][:MOST_WRONG]
+            for row in said["faults"]:
+                note = f"{row['times']} times; all answer {row['slowest']:.1f} s after the fault at most"
+                proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
+            proof.notes.append(said["calls"])
+            proof.wrong += said["broken"][:MOST_WRONG]
     if code and not proof.wrong:
         proof.wrong.append(f"it ended with code {code}")
     return proof
@@ -183,7 +179,6 @@ def _suite(name: str) -> Callable[[Amounts], Proof]:
 
 PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
-    "adapter": adapter,
     "traffic": traffic,
     "fuzz": fuzz,
     "simulation": simulation,

@@ -12,7 +12,7 @@ from tests.prove import __main__ as program
 from tests.prove import phases
 from tests.prove.report import Proof, Row, markdown, read, rows_of, told
 
-AMOUNTS = phases.Amounts(seeds=10, first_seed=0, kills=1, traffic_kills=1, fuzz=1, soak=9, soak_real=9, seed=1, jobs=1)
+AMOUNTS = phases.Amounts(seeds=10, first_seed=0, traffic_seconds=1, fuzz=1, soak=9, soak_real=9, seed=1, jobs=1)
 
 
 def proof(*rows: Row, **fields: object) -> Proof:
@@ -49,8 +49,8 @@ def test_the_exit_code_tells_and_the_phases_that_were_named_ran_alone(
     ran = phases_that_give(row, monkeypatch)
     out = tmp_path / "report.md"
 
-    assert program.main(["adapter", "soak", "--quick", "--out", str(out)]) == code
-    assert ran == [("adapter", program.QUICK["kills"]), ("soak", program.QUICK["kills"])]
+    assert program.main(["fuzz", "soak", "--quick", "--out", str(out)]) == code
+    assert ran == [("fuzz", program.QUICK["fuzz"]), ("soak", program.QUICK["fuzz"])]
     assert ("killed" in out.read_text()) is (code == 1)  # what holds has one line
     assert "killed" in out.with_suffix(".json").read_text()
     assert f"lost: {2 * row.lost};" in capsys.readouterr().out
@@ -66,13 +66,13 @@ def test_a_run_that_goes_on_leaves_out_what_holds_at_this_commit(
 
     program.main(["soak", *resume])
     program.main(resume)
-    assert [name for name, _ in ran] == ["soak", "triton", "adapter"]
-    program.main(["soak", *resume, "--kills", "9"])
+    assert [name for name, _ in ran] == ["soak", "triton", "fuzz"]
+    program.main(["soak", *resume, "--fuzz", "9"])
     monkeypatch.setattr(program, "_commit", lambda: "abd")
     program.main(["triton", *resume])
     assert [name for name, _ in ran[3:]] == ["soak", "triton"]
     kept = read(out.with_suffix(".json"))
-    assert {name: each.commit for name, each in kept.items()} == {"triton": "abd", "adapter": "abc", "soak": "abc"}
+    assert {name: each.commit for name, each in kept.items()} == {"triton": "abd", "fuzz": "abc", "soak": "abc"}
     assert capsys.readouterr().out.count("holds already") == 1
 
 
@@ -88,7 +88,7 @@ def test_a_phase_that_does_not_hold_is_tried_again(tmp_path: Path, monkeypatch: 
 def test_every_long_test_belongs_to_a_phase() -> None:
     """A test that `scripts/test` leaves out and no phase runs would prove nothing."""
     folders = {word for _, words in phases.SUITES.values() for word in words if word.startswith("tests/")}
-    others = {"tests/fault/test_triton_comes_back.py", "tests/fault/test_the_adapter_dies.py", "tests/fuzz", "tests/soak"}
+    others = {"tests/fault/test_triton_comes_back.py", "tests/fuzz", "tests/soak"}
     files = [path for path in Path(phases.TOP, "tests").rglob("test_*.py") if "mark.long" in path.read_text() and path != Path(__file__)]
 
     named = [path.relative_to(phases.TOP).as_posix() for path in files]
@@ -96,13 +96,13 @@ def test_every_long_test_belongs_to_a_phase() -> None:
 
 
 def phases_that_give(row: Row, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Three phases, and which of them ran, with how many kills."""
+    """Three phases, and which of them ran, with how many examples."""
     ran: list[tuple[str, int]] = []
 
     def phase(name: str) -> object:
-        return lambda amounts: ran.append((name, amounts.kills)) or proof(row)
+        return lambda amounts: ran.append((name, amounts.fuzz)) or proof(row)
 
-    monkeypatch.setattr(program, "PHASES", {name: phase(name) for name in ("triton", "adapter", "soak")})
+    monkeypatch.setattr(program, "PHASES", {name: phase(name) for name in ("triton", "fuzz", "soak")})
     return ran
 
 
@@ -145,7 +145,7 @@ def test_tables_of_tests_become_rows_and_skipped_tests_are_told(tmp_path: Path, 
         tmp_path,
         f"open(words[words.index('--tables') + 1], 'w').write({json.dumps(tables)!r})\nprint('SKIPPED [1] x.py: no Triton here')",
     )
-    found = phases.adapter(AMOUNTS)
+    found = phases.triton(AMOUNTS)
 
     assert found.rows == [Row("in a load, over the real Triton", 3, 3, 0)]
     assert found.notes == ["kill -9, over the real Triton"]

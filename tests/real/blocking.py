@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
 from adapter.workers import Stop, Workers
+from tests.real.polls import until
 
 T = TypeVar("T")
 Sink = Callable[[bytes | memoryview], object] | Read
@@ -103,3 +106,36 @@ class BlockingClients:
 
     def close(self) -> None:
         """Nothing is kept open here."""
+
+
+def ended(work: Callable[[Stop], object], is_waiting: Callable[[float], object]) -> tuple[BaseException, float]:
+    """What the work raised, and how many seconds after the stop; it is stopped once it waits."""
+    stop, raised = Stop(), []
+
+    def run() -> None:
+        try:
+            work(stop)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert is_waiting(20)
+    until(_stands_still(thread), "the thread waits", 20)
+    begun = time.monotonic()
+    assert thread.is_alive(), raised
+    stop.set()
+    thread.join(20)
+    return raised[0], time.monotonic() - begun
+
+
+def _stands_still(thread: threading.Thread) -> Callable[[], bool]:
+    """Whether a thread is where it was at the last ten looks: it waits for a peer that has said its last."""
+    places: list[object] = []
+
+    def look() -> bool:
+        frame = sys._current_frames().get(thread.ident or 0)
+        places.append((frame, frame and frame.f_lasti))
+        return places[-10:].count(places[-1]) == 10
+
+    return look

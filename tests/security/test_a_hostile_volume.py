@@ -8,30 +8,24 @@ nor deleted through links that appear where our folders and files were, and noth
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import os
-import random
 import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import AdapterError, SourceError
-from adapter.journal.file import line_of, read_line
-from adapter.model import Artifact, Content, Crashes, Layout, Listing, Record, SourceFile
+from adapter.model import Artifact, Layout, SourceFile
 from adapter.storage.cache import artifacts
 from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts
-from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable
+from adapter.storage.cache.record import Unusable
 from adapter.storage.pull.staged import open_file
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
@@ -342,42 +336,3 @@ def test_a_start_reads_so_many_records_and_no_more(volume: Volume, monkeypatch: 
 
 def _unusable() -> None:
     raise Unusable("a test")
-
-
-VALUES = [None, True, 0, -1, 10**400, 1.5, float("inf"), "", "../..", "a\0b", "\ud800", "x" * 5000, [], {}, [[]], {"": 0}, [None] * 3]
-
-
-def spoil(document: Any, dice: random.Random) -> None:
-    """Take something away, or put something else in its place, somewhere."""
-    place = document
-    while True:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        key = dice.choice(keys)
-        if isinstance(place[key], dict | list) and place[key] and dice.random() < 0.7:
-            place = place[key]
-            continue
-        if dice.random() < 0.3:
-            del place[key]
-        else:
-            place[key] = copy.deepcopy(dice.choice(VALUES))
-        return
-
-
-def test_a_spoiled_record_or_line_is_unusable_and_nothing_else() -> None:
-    """Whatever else were raised would end the start, and every load after it."""
-    row = SourceFile("a", 1, "e")
-    listing = Listing("m", "m", False, (row, SourceFile("b/c", 2, "f")), row)
-    files = (KeptFile("files/a", "m/a", "e", 1, 1), KeptFile("files/b/c", "m/b/c", "f", 2, 2))
-    meta = ArtifactRecord(boot_id=boot_id(), key=DIGEST, origin=DIGEST, listing=listing, files=files)
-    good = json.loads(msgspec.json.encode(meta))
-    assert records.parse(json.dumps(good).encode(), DIGEST) == meta
-    record = Record(model_id="m", state="loaded", since=1.0, content=Content(DIGEST, DIGEST, DIGEST), placed="1-1")
-    lines = [json.loads(line_of(entry)) for entry in (record, Crashes(digest=DIGEST, count=1, last=1.0))]
-    dice = random.Random(9)
-    for _ in range(3000):
-        document, line = copy.deepcopy(good), copy.deepcopy(dice.choice(lines))
-        spoil(document, dice)
-        spoil(line, dice)
-        with suppress(Unusable):
-            records.parse(json.dumps(document).encode(), DIGEST)
-        read_line(json.dumps(line).encode())

@@ -79,14 +79,6 @@ def test_a_zip_is_served(ground: Ground, what: str) -> None:
     assert ground.unpacked(ZIPS[what](), "m.zip") == FILES
 
 
-def test_a_zip_in_a_zip_is_a_file(ground: Ground) -> None:
-    """As TorchScript's models are, whose end marks lie near that of the archive."""
-    inner, out = a_zip(), io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("1/model.pt", inner)
-    assert ground.unpacked(out.getvalue(), "m.zip") == {"1/model.pt": inner}
-
-
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_a_tar_is_served(ground: Ground, folder: Path, form: int) -> None:
     """Python's own, plain, padded and packed, as one member of gzip or two, with zeros behind."""
@@ -102,13 +94,6 @@ def test_a_tar_is_served(ground: Ground, folder: Path, form: int) -> None:
         gzip.compress(content) + bytes(999),
     ):
         assert ground.unpacked(packed, "m.tgz") == FILES
-
-
-@pytest.mark.parametrize(("kind", "suffix"), [("zip", ".zip"), ("tar", ".tar"), ("gztar", ".tar.gz")])
-def test_what_shutil_makes_is_served(ground: Ground, folder: Path, tmp_path: Path, kind: str, suffix: str) -> None:
-    """The archives that people make in notebooks."""
-    made = shutil.make_archive(str(tmp_path / "made"), kind, folder)
-    assert ground.unpacked(Path(made).read_bytes(), f"m{suffix}") == FILES
 
 
 TARS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from ipaddress import ip_network
 
@@ -11,11 +10,10 @@ import pytest
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.storage.net.messages import Guard
 from tests.fakes.hell import Hell, answering
-from tests.fakes.http_proxy import VARIABLES, HttpProxy
+from tests.fakes.http_proxy import VARIABLES
 from tests.security.clouds import (
     CONTENT,
     NO_IDENTITY,
-    PAGES,
     TOKEN,
     bucket_of,
     cloud,
@@ -30,7 +28,6 @@ from tests.security.clouds import (
 KINDS = ("gcs", "azure")
 LOOPBACK = Guard((ip_network("127.0.0.0/8"),))
 JSON = {"Content-Type": "application/json", "Content-Length": len(TOKEN)}
-PRINCIPAL = {"account_key": "", "tenant_id": "t", "client_id": "c", "client_secret": "s3cret-of-the-principal"}
 KEY = private_key()
 
 
@@ -65,15 +62,6 @@ def test_tls_is_trusted_as_the_config_says(kind, tls, monkeypatch, tmp_path):
         assert listed(bucket).objects and read(bucket) == CONTENT
         with pytest.raises(SourceUnavailable, match="its TLS certificate is not trusted"):
             listed(bucket_of(values(kind, server.url, certificate=other.ca_pem)))
-
-
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-@pytest.mark.parametrize("kind", KINDS)
-def test_verify_ssl_false_asks_no_questions(kind, tls):
-    """Also in a read."""
-    with Hell(cloud(kind), tls=tls[0]) as server:
-        bucket = bucket_of(values(kind, server.url, verify_ssl="false"))
-        assert listed(bucket).objects and read(bucket) == CONTENT
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,37 +124,3 @@ def test_a_key_of_google_reaches_its_token_server_alone():
         assert all(name.startswith(("hell", "name")) for name in names), names
         assert len(tokens.requests) == 1 and "assertion=" in tokens.requests[0].body.decode()
         assert {request.headers["authorization"] for request in server.requests} == {"Bearer the-token"}
-
-
-def test_a_token_server_that_is_away_is_named(monkeypatch):
-    """And why it is away; asked once."""
-    monkeypatch.setenv("AZURE_AUTHORITY_HOST", "https://localhost:1")
-    with pytest.raises(SourceUnavailable, match=r"^localhost:1, which gives out tokens for container 'b' .*: the connection was refused"):
-        listed(bucket_of(values("azure", "https://127.0.0.1:1", **PRINCIPAL)))
-    key = {"anonymous": "", "client_email": "a@b", "private_key": KEY, "token_uri": "http://127.0.0.1:1/token"}
-    with pytest.raises(SourceUnavailable, match=r"^127.0.0.1:1, which gives out tokens for bucket 'b' .*: the connection was refused"):
-        listed(bucket_of(values("gcs", "https://127.0.0.1:1", **key)))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_proxy_of_the_environment_is_used(kind, tls, monkeypatch):
-    """Forwarding and a tunnel; NO_PROXY leads past it, for names that exist nowhere else too."""
-    with Hell(cloud(kind)) as plain, Hell(cloud(kind), tls=tls[0]) as secure:
-        routes = {"account.blob.core.example:80": f"127.0.0.1:{plain.port}", f"localhost:{secure.port}": f"127.0.0.1:{secure.port}"}
-        with HttpProxy(routes) as proxy:
-            monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.endpoint}")
-            monkeypatch.setenv("http_proxy", f"http://{proxy.endpoint}")
-            monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.endpoint}")
-            assert listed(bucket_of(values(kind, "http://account.blob.core.example"))).objects
-            bucket = bucket_of(values(kind, f"https://localhost:{secure.port}", certificate=tls[1].ca_pem))
-            assert listed(bucket).objects and read(bucket) == CONTENT
-            assert [request.method for request in proxy.requests] == ["GET", "CONNECT"]
-            monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-            assert listed(bucket_of(values(kind, secure.url, certificate=tls[1].ca_pem))).objects
-            assert listed(bucket_of(values(kind, plain.url))).objects
-            assert len(proxy.requests) == 2
-
-
-def test_the_pages_of_these_tests_are_json_and_xml():
-    """So that a test that refuses them refuses them for its own reason."""
-    assert json.loads(PAGES["gcs"]) and PAGES["azure"].startswith(b"<?xml")

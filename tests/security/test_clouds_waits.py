@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 
 import pytest
 
 from adapter.errors import SourceUnavailable
-from adapter.workers import Stop, Stopped
+from adapter.workers import Stopped
 from tests.fakes.hell import BlackHole, Hell, silent, stalled_body, trickled_continue, trickled_headers
 from tests.fakes.http_proxy import VARIABLES
-from tests.real.polls import until
+from tests.real.blocking import ended
 from tests.security.clouds import CONTENT, NO_IDENTITY, VERSIONS, bucket_of, cloud, listed, private_key, read, server_tls, values
 
 KINDS = ("gcs", "azure")
@@ -41,39 +39,6 @@ def short_times(monkeypatch):
         monkeypatch.setattr(f"adapter.storage.net.transfer.{name}", 1)
 
 
-def stands_still(thread):
-    """Whether a thread is where it was at the last ten looks: it waits for a peer that has said its last."""
-    places = []
-
-    def look():
-        frame = sys._current_frames().get(thread.ident)
-        places.append((frame, frame and frame.f_lasti))
-        return places[-10:].count(places[-1]) == 10
-
-    return look
-
-
-def ended(work, is_waiting):
-    """What the work raised, and how many seconds after the stop; it is stopped once it waits."""
-    stop, raised = Stop(), []
-
-    def run() -> None:
-        try:
-            work(stop)
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert is_waiting(20)
-    until(stands_still(thread), "the thread waits", 20)
-    begun = time.monotonic()
-    assert thread.is_alive(), raised
-    stop.set()
-    thread.join(20)
-    return raised[0], time.monotonic() - begun
-
-
 def assert_prompt(work, is_waiting):
     error, seconds = ended(work, is_waiting)
     assert type(error) is Stopped
@@ -83,29 +48,6 @@ def assert_prompt(work, is_waiting):
 def stalled(kind, call):
     """An answer that stops in its body."""
     return stalled_body(len(CONTENT), 1000, 206, {**VERSIONS[kind], **STALLED[1]}) if call is read else stalled_body(1000, 10)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("call", [listed, read])
-@pytest.mark.parametrize("phase", ["headers", "body"])
-def test_a_stop_wakes_an_answer(kind, call, phase):
-    """Before its headers, and in its body."""
-    hang = silent() if phase == "headers" else stalled(kind, call)
-    with Hell(cloud(kind, listing=hang, reading=hang)) as server:
-        bucket = bucket_of(values(kind, server.url))
-        assert_prompt(lambda stop: call(bucket, stop=stop), server.hanging.wait)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_wakes_a_dial_and_a_handshake(kind):
-    """Nobody answers, or nobody speaks TLS."""
-    now = lambda _: True  # noqa: E731 - a dial tells nobody
-    with BlackHole() as hole:
-        bucket = bucket_of(values(kind, f"http://127.0.0.1:{hole.port}"))
-        assert_prompt(lambda stop: listed(bucket, stop), now)
-    with Hell(silent(), stalls_in_tls=True) as server:
-        bucket = bucket_of(values(kind, server.url))
-        assert_prompt(lambda stop: listed(bucket, stop), server.hanging.wait)
 
 
 @pytest.mark.parametrize("where", ["dial", "trickle"])
@@ -138,19 +80,6 @@ def test_a_stop_wakes_the_search_for_the_pods_identity(where, monkeypatch):
         monkeypatch.setattr("adapter.storage.stores.gcs.identity._SEARCH_PAUSES_SECONDS", (0.0, 60.0))
         is_waiting = metadata.hanging.wait if where == "silent" else lambda _: True
         assert_prompt(lambda stop: listed(bucket_of({"type": "gcs", "bucket": "b"}), stop), is_waiting)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("call", [listed, read])
-def test_a_silent_server_is_left_after_the_read_timeout(kind, call, monkeypatch):
-    """Azure's library had five minutes."""
-    short_times(monkeypatch)
-    with Hell(silent()) as server:
-        bucket, begun = bucket_of(values(kind, server.url)), time.monotonic()
-        with pytest.raises(SourceUnavailable, match="no answer within"):
-            call(bucket)
-        assert time.monotonic() - begun < 8
-        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

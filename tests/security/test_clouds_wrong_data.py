@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
+from adapter.errors import SourceChanged, SourceUnavailable
 from adapter.workers import Stop
-from tests.fakes.hell import Hell, answering, bomb, endless_body, honest, redirecting, short_body
+from tests.fakes.hell import Hell, answering, bomb, endless_body, honest
 from tests.security.clouds import CONTENT, ETAG, KEY, PAGES, ROW, VERSIONS, bucket_of, cloud, listed, page, read, values
 
 KINDS = ("gcs", "azure")
@@ -48,19 +48,6 @@ def test_another_size_is_a_change(kind):
     answer = answering(206, {**VERSIONS[kind], "Content-Length": 10, "Content-Range": "bytes 5-14/99"}, b"x" * 10)
     with Hell(cloud(kind, reading=answer)) as server, pytest.raises(SourceChanged, match="the object has 99 bytes"):
         read(bucket_of(values(kind, server.url)), 5, 10)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_body_is_asked_for_once_and_what_came_is_right(kind):
-    """Azure's library asked three times, with sleeps that nothing could wake."""
-    cut = short_body(len(CONTENT), 1000, 206, {**VERSIONS[kind], "Content-Range": f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}"})
-    with Hell(cloud(kind, reading=cut)) as server:
-        bucket, got = bucket_of(values(kind, server.url)), bytearray()
-        stored = listed(bucket).objects[0]
-        with pytest.raises(SourceUnavailable):
-            bucket.read(stored, 0, len(CONTENT), got.extend, Stop())
-        assert bytes(got) == b"s" * len(got)
-        assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -190,28 +177,3 @@ def test_a_page_of_the_longest_names_is_a_page():
     rows = "".join(blob(name.replace("&", "&amp;").replace("<", "&lt;")) for name in names)
     with Hell(cloud("azure", listing=page("azure", xml(rows)))) as server:
         assert [row.key for row in listed(bucket_of(values("azure", server.url))).objects] == names
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_redirect_is_an_answer(kind, status):
-    """Followed by nobody: neither a listing nor a read reaches the other server."""
-    with Hell(cloud(kind)) as other, Hell(redirecting(f"{other.url}/account/b/m/file", status)) as server:
-        bucket = bucket_of(values(kind, server.url))
-        for call in (listed, read):
-            with pytest.raises(InvalidRequest, match=f"HTTP {status}"):
-                call(bucket)
-        assert len(server.requests) == 2 and not other.requests
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_retry_after_is_handed_on(kind):
-    """Of a listing and of a read."""
-    busy = answering(503, {"Retry-After": "7", "Content-Length": 0})
-    with Hell(cloud(kind, listing=busy, reading=busy)) as server:
-        bucket = bucket_of(values(kind, server.url))
-        for call in (listed, read):
-            with pytest.raises(SourceUnavailable, match="HTTP 503") as caught:
-                call(bucket)
-            assert caught.value.retry_after_seconds == 7
-        assert len(server.requests) == 2

@@ -129,24 +129,6 @@ def test_endless_answers_end_by_themselves(store: HonestStore, sidecar: Sidecar)
     assert grown[0] <= MOST_AT_ONCE_MIB
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("kind", ENDLESS)
-def test_an_endless_answer_takes_no_memory_and_ends_by_itself(
-    kind: str, phase: str, store: HonestStore, hell: Hell, sidecar: Sidecar, honest_mib: float
-) -> None:
-    """A load fails, or pulls what it was given; nothing more is read than the bounds allow, however quickly it comes."""
-    hell.behaviour = store.spoiled(phase, ENDLESS[kind]())
-    key = sidecar.add_key(store.config(hell.url))
-    with sidecar.growth() as grown:
-        failure = _failure(sidecar, key)
-    sidecar.mesh.unload("m")
-    assert grown[0] - honest_mib <= MOST_MIB, failure
-    assert failure is None or failure.code() in (*TOLD, WRONG, LATE), failure
-    assert failure is None or "internal error" not in (failure.details() or "")
-    assert hell.sent_bytes < BIG_BYTES
-
-
 def test_no_lie_becomes_a_model(store: HonestStore, sidecar: Sidecar, fake_triton: BackgroundTriton) -> None:
     """All at once: a load fails in words, or what Triton sees is what the store has, byte for byte; nothing is left of the others."""
     servers = [(f"{kind} in {phase}", Hell(store.spoiled(phase, make()))) for kind, make in LIES.items() for phase in PHASES]
@@ -235,14 +217,6 @@ def test_a_prediction_is_quick_whatever_the_store_does(
         seconds = time.monotonic() - begun
     assert grown[0] - honest_mib <= MOST_MIB
     assert seconds < 3 * PREDICT_SECONDS, "a busy machine may add to the 0.3 s, a store may not"
-
-
-def _failure(sidecar: Sidecar, key: str) -> grpc.RpcError | None:
-    try:
-        sidecar.mesh.load("m", "python", KEY, storage_key=key)
-    except grpc.RpcError as error:
-        return error
-    return None
 
 
 def _loaded_at_once(sidecar: Sidecar, store: HonestStore, prefix: str, servers: list[tuple[str, Hell]]) -> dict[str, grpc.RpcError | None]:

@@ -87,10 +87,10 @@ class Case:
 
 
 def rows() -> list[tuple[str, str, list[str]]]:
-    """Types, field and cells of each row in the document."""
+    """Types, field and cells of each field in the document."""
     section = DOCUMENT.read_text().partition("## Where credentials belong")[2].partition("\n## ")[0]
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")]
-    return [(kinds, field.replace("`", ""), cells) for kinds, field, *cells in lines[1:]]
+    return [(kinds, field.replace("`", ""), cells) for kinds, fields, *cells in lines[1:] for field in fields.split(" / ")]
 
 
 def cases() -> list[Case]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 import time
 
 import pytest
@@ -94,42 +93,6 @@ async def test_what_is_no_number_of_seconds_changes_nothing(store, hell, asked):
     assert len(hell.requests) <= 5
 
 
-async def test_503_for_ever_from_sixteen_lanes_is_no_storm(tmp_path, volume, hell):
-    """A model of many objects, all refused; sixteen loads at once."""
-    hell.behaviour = away()
-    store = make_store(tmp_path, volume, {"type": "http", "url": hell.url}, threads=16)
-    ends = await asyncio.gather(*(refusal(store) for _ in range(16)))
-    store.close()
-    assert all("503" in end for end in ends)
-    assert len(hell.requests) <= 16 + 6, "the first of each, and then one at a time"
-
-
-async def test_a_byte_now_and_then_does_not_make_a_load_endless(store, hell):
-    """Each try gives one byte of two hundred: progress, by which a server can hold a load for its budget and no longer."""
-    lock, asked = threading.Lock(), 0
-
-    def one_byte_or_503(peer):
-        nonlocal asked
-        with lock:
-            asked += 1
-            turn = asked
-        start, last = peer.span or (0, None)
-        if last == 0:  # the listing
-            honest(CONTENT, VERSION)(peer)
-        elif turn % 2:
-            away()(peer)
-        else:
-            end = len(CONTENT) - 1 if last is None else last
-            status = 206 if peer.span else 200
-            peer.head(status, {"Content-Length": end - start + 1, "Content-Range": f"bytes {start}-{end}/{len(CONTENT)}", **VERSION})
-            peer.send(CONTENT[start : start + 1])
-            peer.hang_up()
-
-    hell.behaviour = one_byte_or_503
-    assert "tried " in await refusal(store)
-    assert asked < 40
-
-
 async def test_a_probe_that_is_given_headers_for_ever_lets_the_others_go(store, hell, monkeypatch):
     """Another load of the same endpoint does not wait for it longer than for a try."""
     monkeypatch.setattr("adapter.storage.stores.tries.TRY_SECONDS", 0.5)
@@ -147,17 +110,3 @@ async def refusal_or_listing(store):
     except SourceUnavailable as error:
         return error.text
     return "listed"
-
-
-async def test_a_hostile_endpoint_takes_nothing_from_another(store, hell, tmp_path, volume):
-    """Loads of the one end within their time; the other is asked at once."""
-    hell.behaviour = away("1")
-    with Hell(honest(CONTENT, VERSION)) as good:
-        (tmp_path / "config/good").write_text(f'{{"type": "http", "url": "{good.url}"}}')
-        bad = [asyncio.create_task(refusal(store)) for _ in range(8)]
-        while not hell.requests:
-            await asyncio.sleep(0.01)
-        begun = time.monotonic()
-        await store.open(a_spec("file", storage_key="good"), Waits(time.monotonic, begun + BUDGET_SECONDS))
-        assert not any(each.done() for each in bad)
-        await asyncio.gather(*bad)

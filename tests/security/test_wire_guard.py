@@ -34,10 +34,6 @@ ALLOWED = [
     "64:ff9b::808:808",
     "fd00::1",
 ]
-NOTATIONS = [
-    "127.0.0.1", "127.1", "0x7f000001", "0x7f.1", "0177.0.0.1", "2130706433", "0", "0.0.0.0", "localhost", "LOCALHOST", "[::1]", "[::]",
-    "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +84,6 @@ def test_others_are_allowed(address):
 def test_an_empty_list_allows_everything(address):
     assert Guard().allows(address)
     assert FREE.allows(address)
-
-
-@pytest.mark.parametrize("host", NOTATIONS)
-def test_no_notation_of_loopback_is_dialled(host, tls, ca_file):
-    """The server is there, and no connection comes."""
-    with hell.Hell(hell.honest(b"secret"), tls=tls) as server:
-        with pytest.raises(Unanswered, match=r"may not be dialled for a request \(REQUEST_ENDPOINTS_DENIED\)") as failed:
-            asked(f"{server.url.partition(':')[0]}://{host}:{server.port}/", guard=DEFAULT, ca_file=ca_file)
-        assert not failed.value.can_pass
-        assert server.connections == 0
 
 
 def answering_in_turn(monkeypatch, name, *answers):

@@ -10,7 +10,7 @@ from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop
-from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, in_turn, redirecting
+from tests.fakes.hell import Hell, answering, by_target, endless_body, honest
 from tests.real.blocking import BlockingClients, blocking, run
 from tests.security import unmeasured
 from tests.security.chosen import long_but
@@ -254,13 +254,6 @@ def test_a_chunk_of_an_impossible_size_gives_no_byte_too_many(line):
     assert len(got) < 10
 
 
-def test_a_good_body_in_chunks_is_taken():
-    """As some S3-compatible servers send it."""
-    framed = b"5\r\n12345\r\n5\r\n67890\r\n0\r\n\r\n"
-    with Hell(answering(200, {"Transfer-Encoding": "chunked", **ETAG}, framed)) as server:
-        assert read(bucket_at(server), 0, 10, size=10) == (b"1234567890", None)
-
-
 def test_what_is_stored_encoded_is_taken_as_it_is_stored():
     """An object may have a Content-Encoding of its own; its bytes are the listed ones."""
     with Hell(honest(CONTENT, {**ETAG, "Content-Encoding": "gzip"})) as server:
@@ -294,17 +287,6 @@ def test_a_region_that_an_answer_makes_up_goes_nowhere(region):
             bucket_at(server).list_page("m/", Stop())
         assert len(server.requests) == 1
     assert f"'{region}'" not in caught.value.text
-
-
-def test_a_redirect_in_a_read_after_a_good_listing_gives_no_byte():
-    """The same of every call."""
-    with Hell(in_turn(xml(listing(row())), redirecting("http://169.254.169.254/latest/meta-data/", 307))) as server:
-        bucket = bucket_at(server)
-        bucket.list_page("m/", Stop())
-        got, error = read(bucket)
-        assert (got, type(error)) == (b"", InvalidRequest)
-        # the library would ask where the bucket is, 80 times; it was just listed here
-        assert [request.method for request in server.requests] == ["GET", "GET"]
 
 
 def test_the_bounds_of_a_page_have_room_for_what_s3_can_send():

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.journal.file import NAME as JOURNAL
-from adapter.journal.journal import Journal
+from adapter.journal import NAME as JOURNAL
+from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
 from adapter.ports import Ports
@@ -32,7 +32,6 @@ READ_SECONDS = 5.0
 ROOT_TASKS = (
     "watch of Triton",
     "watch of Triton's connection",
-    "connection to Triton",
     "watch of what is wrong with Triton",
 )
 """Names of the tasks that run as long as the adapter does."""

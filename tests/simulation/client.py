@@ -27,20 +27,14 @@ class Client:
         self._triton = triton
         self._life = life
         self._most_loads = most_loads
-        self._changes: asyncio.Queue[bool] = asyncio.Queue()
+        self.is_connected = triton.is_open
         self.on_wrong: Callable[[], None] = lambda: None
         self.loads = Counter[str]()
         """By name: a load whose connection was cut is asked for again, and both calls end with it."""
         self.unloads = 0
         """The most that there were at once."""
         self._unloads: list[float] = []
-        if triton.is_open:
-            self._changes.put_nowait(True)
         triton.clients.append(self)
-
-    def connected(self, is_connected: bool) -> None:
-        """The connection has come, or gone."""
-        self._changes.put_nowait(is_connected)
 
     async def close(self) -> None:
         if self in self._triton.clients:
@@ -62,6 +56,7 @@ class Client:
             await asyncio.sleep(triton.moment())
             self.on_wrong()
             raise WrongServer("restricted")
+        self.is_connected = True
         answer = triton.loop.create_future()
         triton.take(answer, work, self, has_thread=has_thread)
         try:
@@ -76,10 +71,6 @@ class Client:
 
     async def live(self, timeout_seconds: float) -> None:
         await self._call(_nothing, timeout_seconds, is_control=False)
-
-    async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
-        while True:
-            on_change(await self._changes.get())
 
     async def metadata(self, timeout_seconds: float) -> tuple[str, str]:
         async def told() -> str:

@@ -36,6 +36,4 @@ class Client(Protocol):
     """Who is connected."""
 
     loads: Counter[str]
-
-    def connected(self, is_connected: bool) -> None:
-        """The connection has come, or gone."""
+    is_connected: bool

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from adapter.journal import file as lines
-from adapter.journal.journal import Journal
+from msgspec import structs
+
+from adapter.journal import Journal
 from adapter.lifecycle import fetching
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
@@ -18,7 +19,7 @@ from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
-from adapter.model import ModelSpec
+from adapter.model import Crashes, ModelSpec, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
 from adapter.storage.mounted.reads import VolumeReads
@@ -69,9 +70,9 @@ def _unload_answered_early() -> Any:
 
     until = Unloads._until
 
-    async def at_once(self: Unloads, asked: Any, name: str, states: frozenset[str], *rest: Any) -> None:
+    async def at_once(self: Unloads, asked: Any, name: str, states: frozenset[str]) -> None:
         if states != HELD:
-            await until(self, asked, name, states, *rest)
+            await until(self, asked, name, states)
 
     return mock.patch.object(Unloads, "_until", at_once)
 
@@ -281,7 +282,12 @@ def _booked_late() -> Any:
 
 def _name_not_kept() -> Any:
     """The journal does not keep what a front calls a model."""
-    return mock.patch.object(lines, "Named", lambda *_: None)
+    note = Journal.note
+
+    def nameless(self: Journal, entry: Record | Crashes) -> None:
+        note(self, structs.replace(entry, named=None) if isinstance(entry, Record) else entry)
+
+    return mock.patch.object(Journal, "note", nameless)
 
 
 MISTAKES: dict[str, Plant] = {

@@ -78,7 +78,6 @@ class Triton:
         self.is_open, self.is_silent = True, False
         for client in self.clients:
             client.loads.clear()
-            client.connected(True)
 
     def kill(self, back_after: float | None = None) -> None:
         """As `kill -9`; comes back some time later."""
@@ -104,9 +103,7 @@ class Triton:
             if not call.done():
                 call.set_exception(TritonDied("Socket closed"))
         for client in self.clients:
-            client.connected(False)
-            if self.is_open:
-                client.connected(True)
+            client.is_connected = False
 
     def hang(self, seconds: float) -> None:
         """It accepts connections and answers nothing, for so long."""

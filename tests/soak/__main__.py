@@ -9,9 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.prove.report import columns
 from tests.real.install import CannotRunError
 from tests.soak.curves import grown
-from tests.soak.soak import RIGS, Outcome, soaked
+from tests.soak.soak import RIGS, soaked
 
 
 def main() -> int:
@@ -32,22 +33,12 @@ def main() -> int:
             print(f"soak: the {given.triton} Triton cannot run here: {reason}", file=sys.stderr)
             return 2
     wrong = [*grown(outcome.curves), *outcome.problems]
-    print(f"{outcome.note}\n\n{table(outcome)}\n")
-    if outcome.hoard:
-        print(outcome.hoard)
+    print(f"{outcome.note}\n\n{columns([curve.row() for curve in outcome.curves])}\n")
     print("\n".join(wrong) or "nothing grows, and nothing is left")
     if given.json:
         rows = [curve.row() for curve in outcome.curves]
         given.json.write_text(json.dumps({"note": outcome.note, "rows": rows, "wrong": wrong, "cycles": outcome.cycles}))
     return 1 if wrong else 0
-
-
-def table(outcome: Outcome) -> str:
-    """Columns for a terminal."""
-    rows = [curve.row() for curve in outcome.curves]
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ import os
 import socket
 import sys
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from adapter import cli
-from adapter.journal.journal import Journal
+from adapter.journal import Journal
 from adapter.lifecycle.registry import Registry
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.stores.clients import Clients
@@ -39,36 +39,29 @@ HELD: dict[type, tuple[str, Callable[[Any], int]]] = {
 COLLECTIONS = (dict, set, list, deque)
 
 
-def kept(each: object) -> Counter[str]:
-    """Entries in the collections that are attributes of an object, by class and attribute; without those that have a most length."""
-    values = getattr(each, "__dict__", {}).items()
-    return Counter(
-        {
-            f"{type(each).__name__}.{name}": len(value)
-            for name, value in values
-            if isinstance(value, COLLECTIONS) and not getattr(value, "maxlen", None)
-        }
-    )
+def kept(each: object) -> int:
+    """Entries in the collections that are attributes of an object; without those that have a most length."""
+    values = getattr(each, "__dict__", {}).values()
+    return sum(len(value) for value in values if isinstance(value, COLLECTIONS) and not getattr(value, "maxlen", None))
 
 
-def counts() -> tuple[dict[str, int], dict[str, int]]:
-    """By name; and what the adapter's own objects keep, each for itself. Whatever nobody refers to any more is collected first."""
+def counts() -> dict[str, int]:
+    """By name. Whatever nobody refers to any more is collected first."""
     gc.unfreeze()  # else what was there at the start, all tables of the adapter, is not among the objects
     gc.collect()
     objects = gc.get_objects()
-    found = {"objects": len(objects), "tasks": 0, **{name: 0 for name, _ in HELD.values()}}
-    entries: Counter[str] = Counter()
+    found = {"objects": len(objects), "tasks": 0, "entries kept": 0, **{name: 0 for name, _ in HELD.values()}}
     for each in objects:
         kind = type(each)
         if str(kind.__module__).startswith("adapter."):
-            entries += kept(each)
+            found["entries kept"] += kept(each)
         if kind in HELD:
             name, count = HELD[kind]
             found[name] += count(each)
         elif isinstance(each, asyncio.Task):
             found["tasks"] += not each.done()
     found["series of metrics"] = sum(len(family.samples) for family in metrics.REGISTRY.collect())
-    return found | {"entries kept": entries.total()}, dict(entries)
+    return found
 
 
 def answer(listening: socket.socket) -> None:

@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -57,7 +57,7 @@ BOUNDS: dict[str, tuple[str, Bound | None]] = {
     "entries kept": ("", Bound(100, 0.02)),
     "files and folders on the volume": ("", Bound(12, 0.25)),
     "bytes on the volume": ("MiB", Bound(1.5, 0.15)),
-    "bytes of the journal": ("KiB", Bound(70)),
+    "bytes of the journal": ("KiB", Bound(5)),
     "models in the registry": ("", Bound(0)),
     "entries of the journal": ("", Bound(3)),
     "artifacts known": ("", Bound(8, 0.25)),
@@ -72,8 +72,8 @@ BOUNDS: dict[str, tuple[str, Bound | None]] = {
 Curve → its unit, and how much the last third may have above the middle third.
 
 Memory and objects: what the allocator and caches of the interpreter take meanwhile. Entries kept: of the collections that
-the adapter's own objects have. The journal is written anew when it is twice as long as what it holds, and 64 KiB. Series: a
-method that ends with another code begins some thirty, which a short run meets until its end. See `bounds` for what differs.
+the adapter's own objects have. The journal has a line for each id. Series: a method that ends with another code begins some
+thirty, which a short run meets until its end. See `bounds` for what differs.
 """
 
 
@@ -99,14 +99,6 @@ class Outcome:
     cycles: int
     seconds: float
     tried: dict[str, int]
-    grown_entries: dict[str, int]
-    """Class and attribute → entries at the end, less those half way."""
-
-    @property
-    def hoard(self) -> str:
-        """What the adapter's objects keep more of than in the middle of the run."""
-        grown = sorted(self.grown_entries.items(), key=lambda item: -item[1])
-        return "entries kept, more than half way: " + ", ".join(f"{name} +{count}" for name, count in grown if count > 0) if grown else ""
 
     @property
     def note(self) -> str:
@@ -134,7 +126,7 @@ async def soaked(rig: str, cycles: int, folder: Path, *, seed: int = 1, tell: Ca
                 tell(f"{done} of {cycles} cycles over the {rig} Triton, {time.monotonic() - began:.0f} s, {memory:.0f} MiB")
         problems = [*run.traffic.problems, *await run.left()]
         curves = [curve for curve in run.curves.values() if curve.values]
-        return Outcome(curves, problems, done, time.monotonic() - began, dict(run.traffic.tried), run.grown_entries())
+        return Outcome(curves, problems, done, time.monotonic() - began, dict(run.traffic.tried))
 
 
 @dataclass
@@ -146,16 +138,14 @@ class _Run:
     triton: v2_rpc.GRPCInferenceServiceStub
     real: Triton | None
     curves: dict[str, Curve]
-    entries: list[dict[str, int]] = field(default_factory=list)
-    """At each look, what the adapter's objects keep: class and attribute → entries."""
 
     async def look(self) -> None:
         """Add a value to each curve, once what was cancelled has settled."""
-        found, entries = await asyncio.to_thread(self._counted)
+        found = await asyncio.to_thread(self._counted)
         end = time.monotonic() + SETTLE_SECONDS
         while found["models in the registry"] and time.monotonic() < end:
             await asyncio.sleep(0.05)
-            found, entries = await asyncio.to_thread(self._counted)
+            found = await asyncio.to_thread(self._counted)
         files = [status for path in self.volume.rglob("*") if (status := _status(path))]
         traffic = self.traffic
         found |= {
@@ -170,16 +160,10 @@ class _Run:
         }
         if self.real is not None:
             found["memory of Triton (RSS)"] = _rss_mib(self.real.pid)
-        self.entries.append(entries)
         traffic.load_seconds.clear()
         traffic.unload_seconds.clear()
         for name, value in found.items():
             self.curves[name].values.append(value)
-
-    def grown_entries(self) -> dict[str, int]:
-        """Since half way."""
-        half, last = self.entries[len(self.entries) // 2], self.entries[-1]
-        return {name: count - half.get(name, 0) for name, count in last.items() if count > half.get(name, 0)}
 
     async def left(self) -> list[str]:
         """What is left although every model was unloaded."""
@@ -197,15 +181,15 @@ class _Run:
         """The median; where there is none, the one before."""
         return 1000 * statistics.median(seconds) if seconds else (self.curves[name].values or [0.0])[-1]
 
-    def _counted(self) -> tuple[dict[str, float], dict[str, int]]:
+    def _counted(self) -> dict[str, float]:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(SETTLE_SECONDS)
             asking.connect(str(self.counts))
             parts = []
             while part := asking.recv(65536):
                 parts.append(part)
-        found, entries = json.loads(b"".join(parts))
-        return found, entries
+        found: dict[str, float] = json.loads(b"".join(parts))
+        return found
 
 
 @asynccontextmanager

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-ROOMS = ("adapter", "deploy", "proto", "scripts", "tests")
-DOCUMENTS = sorted({*TOP.glob("*.md"), *(path for room in ROOMS for path in (TOP / room).rglob("*.md"))} - {TOP / "tests/prove/record.md"})
+FOLDERS = ("adapter", "deploy", "proto", "scripts", "tests")
+DOCUMENTS = sorted(
+    {*TOP.glob("*.md"), *(path for folder in FOLDERS for path in (TOP / folder).rglob("*.md"))} - {TOP / "tests/prove/record.md"}
+)
 MAX_COLUMNS = 120
 MAX_LINES = {"README.md": 130, "deploy/README.md": 90, "deploy/docs/troubleshooting.md": 150}
 
@@ -18,11 +20,24 @@ FENCE = re.compile(r"\s*(```+|~~~+)(.*)")
 CODE = re.compile(r"(`+)[^`].*?\1")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`]+)`")
-OF_THE_TOP = re.compile(rf"(?:{'|'.join(ROOMS)}|\.ci)/[\w./-]*")
+OF_THE_TOP = re.compile(rf"(?:{'|'.join(FOLDERS)}|\.ci)/[\w./-]*")
 """A path from the top of the repository, in every document."""
-OF_THE_ROOM = re.compile(r"\w[\w-]*(?:/[\w.-]+)*(?:\.py|/)")
+RUN_BY = {
+    "README.md": "tests/verbs/test_load_and_unload.py",
+    "deploy/compose/README.md": "tests/image/test_compose_runs_without_docker.py",
+    "deploy/manifests/README.md": "tests/chart/admin/test_plain_manifests_reach_an_api_server.py",
+    **{f"deploy/docs/{page}.md": "tests/fronts/test_pages_work_when_pasted.py" for page in ("lmi", "openai", "sagemaker", "v2-rest")},
+    **{
+        f"deploy/docs/{page}.md": "tests/chart/admin/test_every_command_of_the_pages_is_run.py"
+        for page in ("drop-in-image", "install", "replace", "uninstall", "upgrade")
+    },
+}
+"""Page → the test that runs its blocks in `bash`; blocks in `shell` are run by none."""
+COMMANDS = re.compile(r"^```(?:bash|shell|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+IN_COMMANDS = re.compile(rf"(?<![\w/.-])(?:\.\./)*((?:{'|'.join(FOLDERS)}|\.ci)/[\w./-]*\w)")
+OF_A_MAP = re.compile(r"\w[\w-]*(?:/[\w.-]+)*(?:\.py|/)")
 """A module or a folder, in a document that maps the folder where it lies."""
-MAPS = tuple(TOP / room / "README.md" for room in ("adapter", "tests"))
+MAPS = tuple(TOP / folder / "README.md" for folder in ("adapter", "tests"))
 FACTS = TOP / "adapter" / "triton" / "README.md"
 OBSERVED = re.compile(r"\[(\w+):\s+(\w+)\]")
 """The file and the name of a test of `tests/contract/server`, both without `test_`."""
@@ -64,7 +79,7 @@ def is_stale(path: Path, word: str) -> bool:
     """Whether a word in backticks looks like a path of the repository, and there is no such file or folder."""
     if OF_THE_TOP.fullmatch(word):
         return not any((folder / word).exists() for folder in (TOP, path.parent))
-    return path in MAPS and OF_THE_ROOM.fullmatch(word) is not None and not (path.parent / word).exists()
+    return path in MAPS and OF_A_MAP.fullmatch(word) is not None and not (path.parent / word).exists()
 
 
 def broken(path: Path, link: str) -> bool:
@@ -92,6 +107,23 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
     words = [(number, word) for number, line in prose for quoted in QUOTED.findall(line) for word in quoted.split()]
 
     assert [(number, word) for number, word in words if is_stale(path, word)] == []
+
+
+def test_every_file_of_a_command_exists() -> None:
+    blocks = [(path, block) for path in DOCUMENTS for block in COMMANDS.findall(path.read_text())]
+
+    named = [(path, word) for path, block in blocks for word in IN_COMMANDS.findall(block)]
+
+    assert len(named) > 30
+    assert [(str(path), word) for path, word in named if not (TOP / word).exists()] == []
+
+
+def test_every_block_in_bash_is_run_by_a_test() -> None:
+    found = {str(path.relative_to(TOP)): {language for _, language in parted(path)[1]} for path in DOCUMENTS}
+
+    assert {name for name, languages in found.items() if "bash" in languages} == set(RUN_BY)
+    assert [name for name, languages in found.items() if "sh" in languages] == []
+    assert [name for name, test in RUN_BY.items() if Path(name).stem not in (TOP / test).read_text()] == []
 
 
 def test_every_observation_of_triton_names_a_test() -> None:
@@ -135,7 +167,7 @@ def test_no_line_is_too_long(path: Path) -> None:
 
 @pytest.mark.parametrize(("page", "lines"), MAX_LINES.items())
 def test_a_map_stays_a_map(page: str, lines: int) -> None:
-    """What needs more room has a document of its own."""
+    """Longer texts have a document of their own."""
     assert len((TOP / page).read_text().splitlines()) <= lines
 
 

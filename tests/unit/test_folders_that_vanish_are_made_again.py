@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import AdapterError
-from adapter.volume.volume import Volume, VolumeError
+from adapter.volume.volume import Volume
 
 FOLDERS = ["repository_dir", "staging_dir", "artifacts_dir", "trash_dir"]
 
@@ -40,24 +40,6 @@ def test_staging_begins_with_all_folders(volume: Volume, name: str) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
-def test_an_artifact_is_published_into_a_folder_that_vanished_meanwhile(volume: Volume) -> None:
-    staged = stage(volume)
-    shutil.rmtree(volume.artifacts_dir)
-
-    assert (volume.publish(staged) / "file").read_text() == "x"
-
-
-def test_what_is_discarded_goes_also_without_a_trash(volume: Volume) -> None:
-    """A model that stayed in the repository would be loaded again."""
-    (volume.repository_dir / "m/1").mkdir(parents=True)
-    shutil.rmtree(volume.trash_dir)
-
-    volume.discard(volume.repository_dir / "m")
-
-    assert list(volume.repository_dir.iterdir()) == []
-    assert list(volume.trash_dir.iterdir()) == []
-
-
 def test_staged_files_that_vanish_are_named(volume: Volume) -> None:
     """They are lost: the pull fails, and a later one works."""
     staged = stage(volume)
@@ -70,36 +52,6 @@ def test_staged_files_that_vanish_are_named(volume: Volume) -> None:
     with pytest.raises(AdapterError, match=rf"^{volume.staging_dir} was deleted while the adapter was working$"), volume.writing(1):
         (staged / "late").touch()
     volume.publish(stage(volume))
-
-
-@pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore])
-def test_a_lock_that_was_deleted_is_taken_again(volume: Volume, call) -> None:
-    shutil.rmtree(volume.cache_dir)
-
-    call(volume)
-
-    assert volume.trash_dir.is_dir()
-    with pytest.raises(VolumeError, match="another adapter already works on"):
-        Volume(volume.repository_dir, volume.cache_dir).claim()
-
-
-@pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore])
-def test_nothing_is_made_again_when_another_adapter_has_the_lock(volume: Volume, call) -> None:
-    """Two would delete each other's files. It works again when the other one has ended."""
-    shutil.rmtree(volume.cache_dir)
-    other = Volume(volume.repository_dir, volume.cache_dir)
-    other.claim()
-    other.trash_dir.rmdir()
-
-    for _ in range(2):
-        with pytest.raises(AdapterError, match=r"^another adapter has taken over .*_adapter, which was deleted \(it holds .*/lock\)$"):
-            call(volume)
-
-    assert not volume.trash_dir.exists()
-    assert volume.problem is not None
-    other.close()
-    call(volume)
-    assert volume.trash_dir.is_dir() and volume.problem is None
 
 
 def test_discard_works_without_a_lock(volume: Volume) -> None:

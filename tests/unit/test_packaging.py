@@ -131,5 +131,5 @@ def test_a_command_is_short_strict_and_listed(command: Path) -> None:
 def test_continuous_integration_runs_the_commands_of_the_readme() -> None:
     calls = [line for line in (TOP / ".ci" / "run").read_text().splitlines() if line.startswith("scripts/")]
 
-    assert calls == ["scripts/check", "scripts/test", "scripts/build"]
+    assert calls == ["scripts/check", "scripts/lock --check", "scripts/test", "scripts/build"]
     assert not re.search(r"\b(pip|pytest|python)\b", (TOP / ".ci" / "run").read_text())

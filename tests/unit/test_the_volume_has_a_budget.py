@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from adapter.errors import DiskFull
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume import trash
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from tests.fakes.idle_artifacts import IdleArtifacts
@@ -54,21 +50,6 @@ def test_what_is_reserved_counts_as_staging_until_it_is_handed_over(make) -> Non
     assert (space.counted_bytes("staging"), space.held_bytes()) == (0, 10)
 
 
-def test_a_reservation_ends_with_what_it_was_made_for(make) -> None:
-    """Also when that fails."""
-    space, _ = make(100, refuses=True)
-    with pytest.raises(KeyError), space.reservation() as room:
-        room.grow(30)
-        raise KeyError
-    assert space.held_bytes() == 0
-
-
-def test_several_may_count_one_kind(make) -> None:
-    space, _ = make(100, refuses=True, placed=10)
-    space.counted_by("placed", lambda: 5)
-    assert space.counted_bytes("placed") == space.held_bytes() == 15
-
-
 def test_idle_artifacts_give_way_before_anything_is_refused(make) -> None:
     """As many as must."""
     space, idle = make(100, refuses=True, placed=40)
@@ -92,15 +73,6 @@ def test_a_default_only_makes_idle_artifacts_go(make) -> None:
         assert idle.files == [] and space.held_bytes() == 580
         room.grow(500)
         assert len(idle.asked) == 1, "nobody is asked for what is not there, which takes long where much is placed"
-
-
-def test_nothing_more_is_needed_where_nothing_is_written(make) -> None:
-    """Also above the budget: a model whose files are all there can be placed."""
-    space, _ = make(100, refuses=True, placed=200)
-    with space.reservation() as room:
-        room.grow(0)
-        with pytest.raises(DiskFull):
-            room.grow(1)
 
 
 @pytest.mark.parametrize("_round", range(10))
@@ -129,42 +101,6 @@ def test_of_those_who_fit_alone_only_one_is_told_so(tmp_path: Path, _round: int)
     for thread in threads:
         thread.join()
     assert sorted(fitted) == [False] * 7 + [True] and max(held) <= 100
-
-
-def test_bytes_that_are_being_deleted_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that is being unloaded gives its bytes to the next one, which is not refused."""
-    volume = Volume(tmp_path / "r", tmp_path / "c")
-    volume.claim()
-    space = Space(volume.cache_dir, 100, refuses=True, trash=volume.trash)
-    artifact = volume.artifacts_dir / "old"
-    artifact.mkdir()
-    (artifact / "file").write_bytes(bytes(80))
-    reached, go_on = threading.Event(), threading.Event()
-    rmtree = shutil.rmtree
-
-    def slow(*arguments: Any, **options: Any) -> None:
-        reached.set()
-        go_on.wait(20)
-        rmtree(*arguments, **options)
-
-    class Waited(threading.Condition):
-        """Lets the deletion go on when somebody waits for it."""
-
-        def wait_for(self, *arguments: Any) -> Any:
-            threading.Thread(target=go_on.set).start()
-            return super().wait_for(*arguments)
-
-    monkeypatch.setattr(trash.shutil, "rmtree", slow)
-    volume.trash._changed = Waited()
-    going = threading.Thread(target=volume.discard, args=[artifact])
-    going.start()
-    assert reached.wait(20)
-    assert space.counted_bytes("trash") == 80
-    with space.reservation() as room:
-        room.grow(60)
-        assert space.held_bytes() == 60
-    going.join()
-    volume.close()
 
 
 def test_leftovers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,26 +152,6 @@ def test_a_default_leaves_a_fifth_of_the_disk_free(small: Path, refuses: bool, l
     assert len(idle.files) == left
 
 
-def test_a_default_refuses_nothing_on_a_disk_that_is_nearly_full(small: Path) -> None:
-    """What is placed and pulled has the rest of it."""
-    (small / "somebody's").write_bytes(bytes(7 * MIB))
-    space = Space(small, 100 * MIB, refuses=False)
-    with space.reservation() as room:
-        room.grow(MIB // 2, 1)
-
-
-def test_of_those_who_fit_the_volume_alone_only_one_is_told_so(small: Path) -> None:
-    """What one has reserved and not yet written is no other's."""
-    space = Space(small, 0, refuses=False)
-    with space.reservation() as one, space.reservation() as other:
-        one.grow(5 * MIB)
-        with pytest.raises(DiskFull, match=r"the files need 5 MiB .*, free are 3 MiB"):
-            other.grow(5 * MIB)
-        (small / "new").write_bytes(bytes(5 * MIB))
-        one.wrote(5 * MIB)
-        other.grow(2 * MIB)
-
-
 def test_idle_artifacts_give_way_when_inodes_are_short(small: Path) -> None:
     """Bytes are left, names are not."""
     space = Space(small, 100 * MIB, refuses=False)
@@ -268,18 +184,6 @@ def test_a_write_goes_on_when_the_volume_fills_up_meanwhile(small: Path) -> None
         os.close(file)
 
 
-def test_a_name_is_made_when_inodes_run_out_meanwhile(small: Path) -> None:
-    space = Space(small, 0, refuses=False)
-    idle = IdleArtifacts(space, small)
-    idle.add(1, files=50)
-    with pytest.raises(OSError, match="No space left"):
-        for number in range(1000):
-            (small / f"somebody's-{number}").touch()
-    with space.reservation() as room:
-        room.insist((small / "new").mkdir)
-    assert (small / "new").is_dir() and len(idle.files) == 49
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_quota_is_a_full_volume(make, number: int) -> None:
     """It tells nobody how much is left."""
@@ -296,39 +200,6 @@ def test_a_quota_is_a_full_volume(make, number: int) -> None:
     assert len(idle.files) == 1
 
 
-def test_other_trouble_makes_nobody_give_way(make) -> None:
-    space, idle = make(0, refuses=False)
-    idle.add(10)
-    with space.reservation() as room, pytest.raises(OSError, match="Read-only"):
-        room.insist(failing(errno.EROFS))
-    assert idle.asked == []
-
-
-def test_threads_that_meet_a_full_volume_together_ask_once(make) -> None:
-    """Each one misses the same bytes; only as much goes as must."""
-    space, idle = make(0, refuses=False)
-    idle.add(10, files=10)
-    together = threading.Barrier(4)
-    met = threading.local()
-
-    def write() -> None:
-        if not getattr(met, "it", False):
-            met.it = True
-            together.wait(20)
-            raise OSError(errno.ENOSPC, "full")
-        if len(idle.files) == 10:
-            raise OSError(errno.ENOSPC, "still full")
-
-    with space.reservation() as reserved:
-        reserved.grow(10)
-        threads = [threading.Thread(target=reserved.insist, args=[write]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(idle.files) == 9
-
-
 def test_the_metrics_ask_whenever_they_are_read(make) -> None:
     space, idle = make(100, refuses=True, placed=7)
     space.show_metrics()
@@ -339,16 +210,6 @@ def test_the_metrics_ask_whenever_they_are_read(make) -> None:
     idle.give_way(10)
     assert shown() == {"placed": 7, "idle": 0, "staging": 0, "trash": 0}
     assert REGISTRY.get_sample_value("triton_adapter_volume_budget_bytes") == 100
-
-
-def test_the_metrics_keep_no_adapter_alive(tmp_path: Path) -> None:
-    """One that has ended, or failed to start, would else keep its threads."""
-    space = Space(tmp_path, 100, refuses=True)
-    space.counted_by("placed", lambda: 7)
-    space.show_metrics()
-    gone = weakref.ref(space)
-    del space
-    assert gone() is None
 
 
 def shown() -> dict[str, float | None]:

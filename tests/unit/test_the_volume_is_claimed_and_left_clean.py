@@ -28,18 +28,6 @@ def leftovers():
     return REGISTRY.get_sample_value("triton_adapter_leftover_paths")
 
 
-def test_a_claim_leaves_what_is_not_ours(volume):
-    """The repository keeps its models, the root its files."""
-    (volume.repository_dir / "m/1").mkdir(parents=True)
-    (volume.repository_dir.parent / "lost+found").mkdir()
-    volume.cache_dir.mkdir()
-    (volume.cache_dir / "note").write_text("somebody's")
-    volume.claim()
-    assert (volume.repository_dir / "m/1").is_dir()
-    assert (volume.repository_dir.parent / "lost+found").is_dir()
-    assert (volume.cache_dir / "note").exists()
-
-
 def test_a_claim_removes_what_an_earlier_process_left(volume):
     """Staging and trash of yesterday, links not followed; files that are placed live on, and artifacts are their reader's."""
     volume.claim()
@@ -63,15 +51,6 @@ def test_a_claim_removes_what_an_earlier_process_left(volume):
     assert leftovers() == 0
 
 
-def test_a_claim_after_a_failed_one(volume, monkeypatch):
-    """A failed claim holds no lock."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "hardlink_to", _failing(errno.EPERM))
-        with pytest.raises(VolumeError):
-            volume.claim()
-    Volume(volume.repository_dir, volume.cache_dir).claim()
-
-
 def test_folders_on_different_file_systems_are_refused(volume, monkeypatch):
     """Tried, not guessed: bind mounts of one device differ too."""
     monkeypatch.setattr(Path, "hardlink_to", _failing(errno.EXDEV))
@@ -87,19 +66,6 @@ def test_a_volume_without_hard_links_is_refused(volume, monkeypatch):
         volume.claim()
 
 
-def test_a_real_other_file_system_is_refused(tmp_path):
-    """/dev/shm is another one."""
-    shared = Path("/dev/shm")
-    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no second file system here")
-    other = Volume(tmp_path / "_triton_models", shared / f"adapter-test-{os.getpid()}")
-    try:
-        with pytest.raises(VolumeError, match="different file systems"):
-            other.claim()
-    finally:
-        subprocess.run(["rm", "-rf", str(other.cache_dir)], check=True)
-
-
 @pytest.mark.parametrize("which", ["repository_dir", "cache_dir"])
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, which):
     """Here because a file is in the way."""
@@ -107,13 +73,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, which):
     folders = {"repository_dir": tmp_path / "r", "cache_dir": tmp_path / "c"} | {which: tmp_path / "file/x"}
     with pytest.raises(VolumeError, match=r"cannot create the folder .*/file/x: Not a directory"):
         Volume(**folders).claim()
-
-
-def test_a_folder_that_is_a_file_is_named(tmp_path):
-    """The folder itself, too."""
-    (tmp_path / "r").write_text("")
-    with pytest.raises(VolumeError, match="cannot create the folder"):
-        Volume(tmp_path / "r", tmp_path / "c").claim()
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link", "absent"])
@@ -212,24 +171,6 @@ def _failing(number: int):
     return fail
 
 
-def test_a_link_in_the_place_of_a_folder_of_ours_is_not_followed(volume, tmp_path):
-    """Whoever can write to the volume would else have the adapter delete what it leads to."""
-    volume.claim()
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "theirs").write_text("x")
-    for folder in (volume.staging_dir, volume.trash_dir):
-        folder.rmdir()
-        folder.symlink_to(outside)
-    volume.restore()
-    assert volume.staging_dir.is_dir() and not volume.staging_dir.is_symlink()
-    volume.close()
-    volume.trash_dir.rmdir()
-    volume.trash_dir.symlink_to(outside)
-    volume.claim()
-    assert (outside / "theirs").exists() and not volume.trash_dir.is_symlink()
-
-
 def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
     """Somebody who wants to be kept makes directories in directories."""
     volume.claim()
@@ -306,22 +247,3 @@ def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch)
     volume.trash.tidy()
 
     assert [path for path in paths if not path.exists()] == paths[-1:]
-
-
-def test_another_users_files_are_not_tried_at_every_write(volume, monkeypatch):
-    """Thousands of them would cost each load a look: a try in a minute, and at the next start."""
-    volume.claim()
-    tried = []
-
-    def unlink(*arguments, **_):
-        tried.append(arguments)
-        raise PermissionError(errno.EACCES, "denied")
-
-    monkeypatch.setattr("adapter.volume.trash.os.unlink", unlink)
-    for _ in range(3):
-        path = volume.new_staging()
-        (path / "f").write_bytes(b"x")
-        volume.discard(path)
-
-    assert volume.trash.size_bytes() == 3
-    assert len(tried) <= 4

@@ -62,8 +62,7 @@ def shown(folder: Path, files: Files, type_name: str = "", **options: Any) -> Sh
     words += ["--allow-decoupled"] if options.get("allow_decoupled") else []
     words += ["--top-model", options["top"]] if options.get("top") else []
     out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patched.setenv("COLUMNS", "1")  # one tree above the other
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(words)
     return _read(code, out.getvalue(), err.getvalue())
 

@@ -40,29 +40,33 @@ class Report:
     errors: str
 
 
-def report(path: Path, type_name: str = "onnx", *, model_id: str = "", schema: Path | None = None, columns: int = 100) -> Report:
+def report(path: Path, type_name: str = "onnx", *, model_id: str = "", schema: Path | None = None) -> Report:
     words = ["layout", os.fspath(path), "--type", type_name, *(["--model-id", model_id] if model_id else [])]
     words += ["--schema", os.fspath(schema)] if schema else []
     out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patched.setenv("COLUMNS", str(columns))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(words)
     return Report(code == cli.OK, out.getvalue(), err.getvalue())
 
 
-def test_what_fits_is_shown_beside_what_was_found(folder):
+def test_what_fits_is_shown_below_what_was_found(folder):
     """The renamed file with where it comes from, the version that is served, and what is left out."""
     found = report(folder({"7/resnet.onnx": "", "1/old.onnx": "", "README.md": ""}))
 
     assert found.fits
     assert found.text.split("\n", 1)[1] == (
         "\n"
-        "found:             placed:\n"
-        "  1/                 net/\n"
-        "    old.onnx           7/\n"
-        "  7/                     model.onnx  <- 7/resnet.onnx\n"
-        "    resnet.onnx        README.md\n"
+        "found:\n"
+        "  1/\n"
+        "    old.onnx\n"
+        "  7/\n"
+        "    resnet.onnx\n"
         "  README.md\n"
+        "placed:\n"
+        "  net/\n"
+        "    7/\n"
+        "      model.onnx  <- 7/resnet.onnx\n"
+        "    README.md\n"
         "\n"
         "net/config.pbtxt: none; Triton tells the backend from the files' names\n"
         "\n"
@@ -84,7 +88,7 @@ def test_the_config_is_shown_as_it_would_be_written(folder, tmp_path):
 
 
 def test_a_refusal_shows_the_tree_that_triton_expects(folder):
-    """Reason first, both trees side by side, and the alternatives."""
+    """Reason first, both trees one above the other, and the alternatives."""
     found = report(folder({"net.xml": "", "weights/net.bin": ""}), "openvino")
 
     assert not found.fits
@@ -92,10 +96,14 @@ def test_a_refusal_shows_the_tree_that_triton_expects(folder):
         "\n"
         "the model cannot be loaded: the weights net.bin of net.xml are not there\n"
         "\n"
-        "found:         Triton expects:\n"
-        "  weights/       1/\n"
-        "    net.bin        model.bin\n"
-        "  net.xml          model.xml\n"
+        "found:\n"
+        "  weights/\n"
+        "    net.bin\n"
+        "  net.xml\n"
+        "Triton expects:\n"
+        "  1/\n"
+        "    model.bin\n"
+        "    model.xml\n"
         "\n"
         "Triton expects for type openvino 1/model.xml and 1/model.bin\n"
     )
@@ -109,9 +117,9 @@ def test_what_a_config_says_counts_more_than_the_type(folder):
     assert "    model.plan\n" in found.text
 
 
-def test_narrow_terminals_get_one_tree_above_the_other(folder):
+def test_one_tree_stands_above_the_other(folder):
     """Nothing is cut."""
-    found = report(folder({"a.txt": "", "b.txt": ""}), columns=20)
+    found = report(folder({"a.txt": "", "b.txt": ""}))
 
     assert "found:\n  a.txt\n  b.txt\nTriton expects:\n  1/\n    model.onnx\n" in found.text
 
@@ -177,10 +185,8 @@ def test_versions_may_be_links_to_directories_of_other_names(folder):
 
 
 @pytest.mark.parametrize(("files", "code"), [({"model.onnx": ""}, 0), ({"a": "", "b": ""}, 1), ({}, 2)])
-def test_the_command_ends_with_what_was_found(files, code, folder, capsys, monkeypatch):
+def test_the_command_ends_with_what_was_found(files, code, folder, capsys):
     """0 it fits, 1 it does not, 2 there is nothing."""
-    monkeypatch.setenv("COLUMNS", "100")
-
     assert cli.main(["layout", os.fspath(folder(files)), "--type", "onnx"]) == code
 
     out, err = capsys.readouterr()
@@ -202,7 +208,7 @@ def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys)
 
 def test_long_directories_are_shown_in_part(folder):
     """Twenty entries and a count, in every directory; what is not printable is a question mark."""
-    found = report(folder({"a\nb": "", **{f"d/{number:03}": "" for number in range(25)}}), "", columns=1).text
+    found = report(folder({"a\nb": "", **{f"d/{number:03}": "" for number in range(25)}}), "").text
 
     assert "  d/\n    000\n" in found
     assert "    019\n    … and 5 more\n  a?b\n" in found

@@ -163,7 +163,7 @@ def test_the_quick_start_of_the_readme() -> None:
     """Without a cluster, in three commands; the first one has run."""
     parts.or_skip(install)
     readme = (TOP / "README.md").read_text()
-    commands = re.search(r"Without a cluster.*?```bash\n(.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL)
+    commands = re.search(r"without a cluster.*?```bash\n(.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL)
     assert commands
     _, serve, ask = (line.split("#")[0].strip() for line in commands[1].splitlines())
     ports = dict(zip(("ADAPTER_PORT", "METRICS_PORT", "RUNTIME_PORT"), map(str, free_ports(3)), strict=True))

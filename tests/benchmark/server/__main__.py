@@ -1,5 +1,5 @@
 """
-A server of objects that costs next to nothing, in the languages of four stores: `python -m tests.benchmark.server`.
+A server of objects that costs next to nothing, in the languages of three stores: `python -m tests.benchmark.server`.
 
 Prints one line, with its address, when it listens. For https, `ca.pem` in the folder of `--tls` is what to trust.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmark.server.stock import Stock, items_of
-from tests.benchmark.server.tongues import CHECKSUMS, Tongues
+from tests.benchmark.server.tongues import Tongues
 from tests.benchmark.server.wire import Manners, Server
 from tests.real.certificates import make_certificates
 
@@ -30,7 +30,6 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--tls", type=Path, metavar="FOLDER", help="https, with a certificate that is made there")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="that accept (one for each core)")
-    parser.add_argument("--checksums", choices=CHECKSUMS, default="", help="of whole objects are told")
     parser.add_argument("--whole-pages", action="store_true", help="of S3, however few rows are asked for")
     parser.add_argument("object", nargs="+", help="PATH=SIZE (big/model.onnx=2GiB), or PATH=COUNTxSIZE ('many/{}=1000x64KiB')")
     given = parser.parse_args(words)
@@ -38,8 +37,6 @@ def main(words: Sequence[str] | None = None) -> None:
         stock = Stock(item for spec in given.object for item in items_of(spec))
     except (ValueError, KeyError) as error:
         parser.error(f"not an object: {error}")
-    for item in stock.items.values() if given.checksums else ():
-        item.checksum(given.checksums)  # once for all processes
     context = None
     if given.tls is not None:
         given.tls.mkdir(parents=True, exist_ok=True)
@@ -47,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(given.tls / "server.pem", given.tls / "server.key")
     manners = Manners(given.latency_ms / 1000, int(given.connection_mb * 1_000_000), context)
-    server = Server(given.port, Tongues(stock, given.checksums, are_pages_whole=given.whole_pages), manners, given.processes)
+    server = Server(given.port, Tongues(stock, are_pages_whole=given.whole_pages), manners, given.processes)
     print(server.url, flush=True)
     server.serve()
 

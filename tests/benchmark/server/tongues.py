@@ -1,8 +1,8 @@
 """
-What a request means in the language of each store, and the answer: S3, Google's JSON, Azure Blob, plain files.
+What a request means in the language of each store, and the answer: S3, Google's JSON, Azure Blob.
 
 The first part of the path tells the language: `/storage/…` and `/download/…` are Google's, `/account/…` is Azure's,
-`/files/…` is a web server's, everything else is `/bucket/key` of S3. Any bucket has all objects, and no signature is looked at.
+everything else is `/bucket/key` of S3. Any bucket has all objects, and no signature is looked at.
 """
 
 from __future__ import annotations
@@ -20,14 +20,6 @@ from tests.benchmark.server.stock import PAGE_OBJECTS, Item, Stock
 
 ACCOUNT = "account"
 WRITTEN = formatdate(1_700_000_000, usegmt=True)
-REASONS = {
-    200: "OK",
-    206: "Partial Content",
-    400: "Bad Request",
-    404: "Not Found",
-    412: "Precondition Failed",
-    416: "Range Not Satisfiable",
-}
 CHECKSUMS = ("crc32", "crc32c", "crc64nvme", "sha256", "md5")
 _CRCS = CHECKSUMS[:3]
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
@@ -95,11 +87,9 @@ class Tongues:
         if first == ACCOUNT:
             container, _, key = rest.partition("/")
             return self._azure_list(request.query, container) if request.query.get("comp") == "list" else self._azure_read(request, key)
-        if first == "files":
-            return self._web_read(request, unquote(rest))
         return self._s3_read(request, unquote(rest)) if rest else self._s3_list(request.query, first)
 
-    def _read(self, request: Asked, key: str, headers: Query | None = None, *, if_range: bool = False) -> Answer:
+    def _read(self, request: Asked, key: str, headers: Query | None = None) -> Answer:
         """A GET or HEAD of an object, as all stores agree on it."""
         kind = "head" if request.method == "HEAD" else "get"
         item = self._stock.items.get(key)
@@ -110,7 +100,7 @@ class Tongues:
             return Answer(412, kind, text=b"<Error><Code>PreconditionFailed</Code></Error>")
         told = {"ETag": etag, "Last-Modified": WRITTEN, "Accept-Ranges": "bytes", **(headers or {})}
         wanted = request.headers.get("x-ms-range") or request.headers.get("range")
-        if not wanted or (if_range and request.headers.get("if-range", etag) != etag):
+        if not wanted:
             return Answer(200, kind, told, item=item, length=item.size_bytes)
         span = _span(wanted, item.size_bytes)
         if span is None:
@@ -188,12 +178,6 @@ class Tongues:
         if item is not None and self.checksums == "md5":
             headers["x-ms-blob-content-md5"] = self._told(item)
         return self._read(request, unquote(key), headers)
-
-    def _web_read(self, request: Asked, key: str) -> Answer:
-        item = self._stock.items.get(key)
-        is_told = item is not None and self.checksums == "sha256"
-        headers = {"Repr-Digest": f"sha-256=:{self._told(item)}:"} if is_told and item is not None else {}
-        return self._read(request, key, headers, if_range=True)
 
     def _azure_list(self, query: Query, container: str) -> Answer:
         marker = query.get("marker", "")

@@ -10,7 +10,6 @@ import pytest
 from adapter.errors import InvalidRequest, SourceDenied
 from tests.builders import a_spec
 from tests.contract.bucket.model_rigs import make_store
-from tests.fakes.web import Answer, Web
 from tests.real.s3 import S3Server
 from tests.unit.storage.rigs import opened
 
@@ -85,29 +84,6 @@ async def test_rotated_keys_are_used_by_the_next_load(store, secret, stores):
         await opened(store, spec())
 
 
-async def test_prepare_makes_clients_and_not_the_truth(store, secret, stores, capsys):
-    """What it made before the rotation is not what the next load uses."""
-    old, new = stores
-    secret.update({"k": old.storage_config("b")})
-    await store.prepare()
-    assert await size(store) == len(b"old")
-    secret.update({"k": new.storage_config("b"), "added": new.storage_config("b")})
-    assert await size(store) == len(b"new content")
-    assert (await opened(store, spec("added"))).listing.size_bytes == len(b"new content")
-    assert "storage.config_unusable" not in capsys.readouterr().out
-
-
-async def test_a_model_that_is_open_goes_on_with_its_own_keys(store, secret, stores):
-    """A pull under way is one view of the secret from begin to end."""
-    old, new = stores
-    secret.update({"k": old.storage_config("b")})
-    model = await opened(store, spec())
-    secret.update({"k": new.storage_config("b")})
-    artifact = await model.fetch(model.listing.files)
-    assert (artifact.root / "file").read_bytes() == b"old"
-    await store.release(artifact)
-
-
 async def test_a_key_that_is_taken_away_is_gone(store, secret, stores):
     """Though its client is still kept."""
     old, _ = stores
@@ -116,13 +92,3 @@ async def test_a_key_that_is_taken_away_is_gone(store, secret, stores):
     secret.update({"other": old.storage_config("b")})
     with pytest.raises(InvalidRequest, match="there is no storage config 'k'; storage keys that exist: 'other'"):
         await opened(store, spec())
-
-
-async def test_a_rotated_header_is_used_by_the_next_load(store, secret):
-    """Headers are no part of a connection, so the client stays and they do not."""
-    with Web() as web:
-        web.answers["/m/file"] = Answer(200, {}, b"abc")
-        for token in ("one", "two"):
-            secret.update({"k": {"type": "http", "url": web.url, "headers.Authorization": token}})
-            assert await size(store) == 3
-        assert [request.headers["authorization"] for request in web.requests] == ["one", "two"]

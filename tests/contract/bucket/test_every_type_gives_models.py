@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceChanged, SourceNotFound
+from adapter.errors import SourceChanged, SourceNotFound
 from tests.builders import a_spec
 from tests.unit.storage.rigs import opened
 
@@ -77,22 +77,6 @@ async def test_nothing_there_is_not_found(models):
         await opened(models.store, spec("m/file", schema_path="absent.json"))
 
 
-@pytest.mark.parametrize("path", ["..", "../x", "m/../x", "m/./x"])
-async def test_a_path_with_dots_is_refused(models, path):
-    """Whatever the type."""
-    with pytest.raises(InvalidRequest, match=r"has a '.' or '..' in it"):
-        await opened(models.store, spec(path))
-
-
-async def test_two_listings_of_one_content_are_equal(models):
-    """And of another content are not: that is how an equal load is known."""
-    models.stock.put("m/file", b"old content")
-    first = (await opened(models.store, spec("m/file"))).listing
-    assert (await opened(models.store, spec("m/file"))).listing == first
-    models.stock.put("m/file", b"new, longer content")
-    assert (await opened(models.store, spec("m/file"))).listing != first
-
-
 @pytest.mark.parametrize("new", [b"another, longer content", None])
 async def test_a_file_that_changes_before_it_is_fetched_is_noticed(models, new):
     """Replaced or gone: the load lists again."""
@@ -105,19 +89,6 @@ async def test_a_file_that_changes_before_it_is_fetched_is_noticed(models, new):
     with pytest.raises(SourceChanged, match="after the listing"):
         await model.fetch(model.listing.files)
     assert models.is_clean
-
-
-async def test_a_survey_tells_what_a_listing_would(models):
-    """Sizes for a prediction."""
-    models.stock.put("m/file", CONTENT)
-    survey = await models.store.survey(spec("m/file"), 20)
-    assert survey.seen_bytes == survey.listing.size_bytes == len(CONTENT)
-
-
-async def test_prepare_warns_of_nothing(models, capsys):
-    """The config of every type can be prepared."""
-    await models.store.prepare()
-    assert "storage.config_unusable" not in capsys.readouterr().out
 
 
 async def test_a_cancelled_fetch_leaves_nothing(models):

@@ -11,7 +11,7 @@ from adapter.storage.bucket import StoredObject
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, redirecting
-from tests.fakes.s3_proxy import Fault, S3Proxy
+from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.web import Answer, Web
 from tests.real.web import USER, WebServer
 from tests.security.clouds import server_tls
@@ -87,13 +87,6 @@ def test_what_is_not_there_is_an_empty_page(web, status):
     """The listing rules make the sentence of it."""
     web.answers["/m/file"] = Answer(status, {}, b"a page")
     assert listed(http_bucket(web.url)) is None
-
-
-def test_a_listed_file_that_has_gone_for_good_was_changed(web):
-    """As with 404."""
-    web.answers["/m/file"] = Answer(410)
-    with pytest.raises(SourceChanged, match=r"'m/file' has gone after the listing .*HTTP 410"):
-        read(http_bucket(web.url), StoredObject("m/file", 7, "x"))
 
 
 # url, model path, target that is asked for
@@ -273,12 +266,6 @@ def test_ranges_are_asked_for_where_the_server_gives_them(real, proxy):
     assert read(bucket, stored, 1000, 500) == CONTENT[1000:1500]
 
 
-def test_a_server_that_stops_giving_ranges_is_read_from_its_start(web):
-    """A load balancer in front of unequal servers: slower, still right."""
-    web.answers["/m/file"] = whole(b"0123456789", ETag='"v"')
-    assert read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3) == b"456"
-
-
 BAD_PARTS = [
     {"Content-Range": "bytes 5-7/10"},
     {"Content-Range": "bytes */10"},
@@ -336,24 +323,6 @@ def test_a_certificate_and_a_client_certificate_are_used(tls_server):
     assert read(bucket, listed(bucket), 5, 1000) == CONTENT[5:1005]
 
 
-def test_an_unknown_authority_is_not_trusted(tls_server):
-    """Trust is per storage config."""
-    with pytest.raises(SourceUnavailable, match="its TLS certificate is not trusted"):
-        listed(trusted(tls_server, certificate=""))
-
-
-def test_a_missing_client_certificate_is_a_failure(tls_server):
-    """The server hangs up."""
-    with pytest.raises(SourceUnavailable, match="cannot be reached"):
-        listed(trusted(tls_server, client_certificate="", client_key=""))
-
-
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_verify_ssl_false_asks_no_questions(tls_server):
-    """As for the other types."""
-    assert listed(trusted(tls_server, certificate="", verify_ssl="false"))
-
-
 BAD_PAIRS = [
     ({"client_key": ""}, "client_certificate and client_key go together"),
     ({"client_certificate": ""}, "client_certificate and client_key go together"),
@@ -386,22 +355,3 @@ def test_a_redirect_from_https_to_http_is_not_followed(web, tmp_path):
     with Hell(redirecting(f"{web.url}/x"), tls=context) as server, pytest.raises(InvalidRequest, match="from https to plain http"):
         listed(http_bucket(server.url, certificate=certificates.ca_pem))
     assert not web.requests
-
-
-def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):
-    """As for S3; its password goes to the proxy alone."""
-    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", proxy.endpoint_url.replace("//", "//user:word@"))
-    bucket = http_bucket("http://storage.example")
-    proxy.next(Fault(status=401, body=b""))
-    with pytest.raises(SourceDenied, match=r"^http://storage\.example denied"):
-        listed(bucket)
-    assert proxy.requests == ["GET http://storage.example/m/file"]
-
-
-def test_of_an_answer_to_a_listing_one_byte_is_read(web):
-    """A server that sends on and on, or stops in the middle, does not hold the listing up."""
-    headers = {"Content-Range": "bytes 0-0/11", "Content-Length": "1000000000000"}
-    web.answers["/m/file"] = Answer(206, headers, b"0")
-    assert listed(http_bucket(web.url)).size_bytes == 11

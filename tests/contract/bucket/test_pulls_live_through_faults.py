@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
-import threading
-import time
 
 import pytest
 
-from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
@@ -21,8 +18,6 @@ from tests.unit.storage.rigs import StoreRig, opened
 
 MIB = 1024 * 1024
 CONTENT = os.urandom(5 * MIB + 17)
-PROMPT_SECONDS = 3
-"""Far below the read timeout of 10 s."""
 
 
 @pytest.fixture
@@ -125,12 +120,6 @@ async def test_a_store_that_comes_back_is_asked_by_all_at_once(rig, proxy):
     assert contents(await pull(rig, seconds=60)) == WHOLE
 
 
-async def test_a_bucket_that_does_not_exist(rig, s3_server):
-    """The real server's answer."""
-    with pytest.raises(SourceNotFound, match=r"there is no bucket 'no-such-bucket' at 127.0.0.1"):
-        await pull(rig, bucket="no-such-bucket")
-
-
 @pytest.mark.parametrize("new", [os.urandom(len(CONTENT)), b"short", CONTENT + b"longer"])
 async def test_an_object_replaced_during_its_pull_is_never_a_mixture(rig, proxy, s3_server, bucket, new):
     """Between two of its parts; the next pull gets the new one."""
@@ -153,62 +142,6 @@ async def test_an_object_deleted_between_listing_and_pull(rig, s3_server, bucket
     assert rig.is_clean
 
 
-@pytest.mark.parametrize("after_bytes", [-1, 0, 300_000])
-async def test_a_cancel_of_a_pull_that_hangs_is_prompt_and_leaves_nothing(rig, proxy, after_bytes):
-    """All its threads hang, before the headers or in the body."""
-    before = {thread.ident for thread in threading.enumerate()}
-    proxy.next(Fault(hang_after_bytes=after_bytes), times=4, having="/m/large")
-    task = asyncio.create_task(pull(rig))
-    assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
-    begun = time.monotonic()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - begun < PROMPT_SECONDS
-    assert rig.is_clean
-    rig.store.close()
-    for thread in threading.enumerate():
-        if thread.ident not in before and thread.name.startswith(("pull", "ask", "volume")):
-            thread.join(PROMPT_SECONDS)
-            assert not thread.is_alive(), f"{thread.name} still runs"
-
-
-@pytest.mark.parametrize("after_bytes", [-1, 50])
-async def test_a_cancel_of_a_listing_that_hangs_is_prompt(rig, proxy, after_bytes):
-    """An open has left nothing to clean."""
-    proxy.next(Fault(hang_after_bytes=after_bytes), having="list-type")
-    task = asyncio.create_task(opened(rig.store, a_spec()))
-    assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
-    begun = time.monotonic()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - begun < PROMPT_SECONDS
-
-
-async def test_a_survey_of_a_store_that_hangs_ends_in_time(rig, proxy):
-    """ModelMesh waits half a second for a prediction, and the store would be waited for ten."""
-    await rig.store.prepare()
-    proxy.next(Fault(hang_after_bytes=-1), times=2, having="list-type")
-    for _ in range(2):
-        begun = time.monotonic()
-        survey = await rig.store.survey(a_spec(), 0.3)
-        assert (survey.seen_bytes, survey.listing) == (0, None)
-        assert time.monotonic() - begun < PROMPT_SECONDS
-
-
-async def test_a_disk_that_fills_up_in_a_pull_is_disk_full(rig, monkeypatch):
-    """And not a store that is away: no retries."""
-
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(DiskFull, match="the files need 5 MiB"):
-        await pull(rig)
-    assert rig.is_clean
-
-
 async def test_1200_objects_some_empty_beside_a_sibling(rig, s3_server, bucket):
     """All pages, every file, nothing of the neighbour."""
     for number in range(1200):
@@ -217,10 +150,3 @@ async def test_1200_objects_some_empty_beside_a_sibling(rig, s3_server, bucket):
     artifact = await pull(rig, path="/many/")
     found = {path.name: path.read_bytes() for path in artifact.root.rglob("*") if path.is_file()}
     assert found == {f"f{number}": b"" if number % 100 == 0 else b"%d" % number for number in range(1200)}
-
-
-async def test_a_real_store_names_what_is_near(rig, s3_server, bucket):
-    """Bucket, path and near misses, from the real listing."""
-    s3_server.put(bucket, "models/resnet50/1/model.onnx", b"x")
-    with pytest.raises(SourceNotFound, match=f"there is no model at 'models/resnet5' in s3://{bucket}; close to it: 'models/resnet50/'"):
-        await opened(rig.store, a_spec("models/resnet5"))

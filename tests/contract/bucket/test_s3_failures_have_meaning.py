@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import StoredObject
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of, spoiled_rig
 from tests.fakes.s3_proxy import Fault
@@ -68,31 +67,6 @@ def test_a_weak_and_quoted_etag_is_the_same(spoiled):
     assert len(spoiled.read(stored)) == stored.size_bytes
 
 
-def test_a_range_of_an_object_with_another_size_was_changed(spoiled):
-    """The total in Content-Range must be the listed size."""
-    stored = spoiled.listed()
-    spoiled.proxy.next(Fault(headers=(("Content-Range", "bytes 5-14/999"),)))
-    with pytest.raises(SourceChanged, match=r"has 999 bytes, and had 307200"):
-        spoiled.read(stored, 5, 10)
-
-
-@pytest.mark.parametrize("size", [b"short", bytes(400_000)])
-def test_a_whole_object_of_another_size_was_changed(spoiled, size):
-    """Also where the store has no ETag that would tell."""
-    stored = spoiled.listed()
-    spoiled.proxy.next(Fault(body=size))
-    with pytest.raises(SourceChanged, match=f"has {len(size)} bytes, and had 307200"):
-        spoiled.read(StoredObject(stored.key, stored.size_bytes, ""))
-
-
-def test_a_store_that_ignores_ranges_is_not_believed(spoiled):
-    """Another range than the one that was asked for would be written to the wrong place."""
-    stored = spoiled.listed()
-    spoiled.proxy.next(Fault(headers=(("Content-Range", "bytes 0-307199/307200"),)))
-    with pytest.raises(SourceUnavailable, match="did not answer the range"):
-        spoiled.read(stored, 5, 10)
-
-
 def test_a_broken_environment_is_a_matter_of_credentials(monkeypatch):
     """A profile that does not exist, for instance."""
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
@@ -100,14 +74,6 @@ def test_a_broken_environment_is_a_matter_of_credentials(monkeypatch):
         bucket_of({"bucket": "b"}).list_page("m/", Stop())
     with pytest.raises(InvalidRequest, match="AWS_PROFILE names a profile that does not exist"):
         bucket_of({"bucket": "b", "anonymous": "true"}).list_page("m/", Stop())
-
-
-def test_a_hang_becomes_unavailable_by_itself(spoiled, monkeypatch):
-    """Nobody waits for ever: the read timeout is ours."""
-    monkeypatch.setattr("adapter.storage.net.transfer.ANSWER_SECONDS", 0.3)
-    spoiled.proxy.next(Fault(hang_after_bytes=-1))
-    with pytest.raises(SourceUnavailable, match=r"cannot be reached: no answer within"):
-        spoiled.through_proxy().list_page("m/", Stop())
 
 
 def test_an_answer_that_is_not_s3s_is_unavailable(spoiled):
@@ -118,30 +84,6 @@ def test_an_answer_that_is_not_s3s_is_unavailable(spoiled):
     spoiled.proxy.next(Fault(body=b"<html><p>Welcome</p></html>"))
     with pytest.raises(SourceUnavailable, match="not S3's"):
         spoiled.listed()
-
-
-@pytest.mark.parametrize("after_bytes", [0, 100, 400])
-def test_half_a_listing_is_unavailable(spoiled, after_bytes):
-    """A body that ends early must not look like a bucket with less in it, or with nothing."""
-    spoiled.proxy.next(Fault(cut_after_bytes=after_bytes))
-    with pytest.raises(SourceUnavailable):
-        spoiled.listed()
-
-
-def test_a_listing_without_an_end_is_unavailable(spoiled):
-    """Truncated, but no token: taking the part for the whole would lose files."""
-    text = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
-    spoiled.proxy.next(Fault(body=text))
-    with pytest.raises(SourceUnavailable, match="cut its listing short"):
-        spoiled.listed()
-
-
-def test_wrong_keys_are_denied(spoiled):
-    """The real server's own refusal; neither key appears."""
-    words = r"denied access with the credentials of storage config 'k' \(SignatureDoesNotMatch, HTTP 403\)"
-    with pytest.raises(SourceDenied, match=words) as caught:
-        spoiled.through_proxy(secret_access_key="a-wrong-secret-key").list_page("m/", Stop())
-    assert "a-wrong-secret-key" not in caught.value.text
 
 
 @pytest.fixture
@@ -192,16 +134,6 @@ def test_the_wrong_region_is_named_with_the_right_one(spoiled):
         InvalidRequest, match=r"is not in region 'us-east-1', the bucket is in 'eu-north-1' \(PermanentRedirect, HTTP 301\); set `region`"
     ):
         spoiled.listed()
-
-
-def test_a_proxy_of_the_environment_is_used(spoiled, monkeypatch):
-    """Its meaning stays botocore's business."""
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", spoiled.proxy.endpoint_url)
-    server, name = spoiled.stock.config["endpoint_url"], spoiled.config["bucket"]
-    assert bucket_of(spoiled.stock.config).list_page("m/", Stop()).objects
-    assert [line.split("?")[0] for line in spoiled.proxy.requests] == [f"GET {server}/{name}"]
 
 
 def test_addressing_follows_the_config(spoiled):

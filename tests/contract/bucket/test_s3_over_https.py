@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
 import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.secret import fields
-from adapter.workers import Stop, Stopped
+from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.real.s3 import S3Server
 
@@ -85,34 +82,3 @@ def test_https_to_an_http_port_is_unavailable(s3_server):
     config = s3_server.storage_config("b") | {"endpoint_url": s3_server.endpoint_url.replace("http", "https")}
     with pytest.raises(SourceUnavailable, match="TLS failed"):
         bucket_of(config).list_page("m/", Stop())
-
-
-def test_a_stop_wakes_a_read_over_tls(tls_server):
-    """Cut below TLS: the reader never takes ciphertext for content."""
-    bucket = bucket_of(tls_server.storage_config("b"))
-    tls_server.put("b", "m/large", bytes(64 * 1024 * 1024))
-    stored = bucket.list_page("m/large", Stop()).objects[0]
-    stop, got, ended = Stop(), bytearray(), []
-    begun, release = threading.Event(), threading.Event()
-
-    def sink(chunk: bytes) -> None:
-        got.extend(chunk)
-        begun.set()
-        release.wait(10)
-
-    def work() -> None:
-        try:
-            bucket.read(stored, 0, stored.size_bytes, sink, stop)
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert begun.wait(20)
-    stopped_at = time.monotonic()
-    stop.set()
-    release.set()
-    thread.join(5)
-    assert time.monotonic() - stopped_at < 3
-    assert type(ended[0]) is Stopped
-    assert not any(got)

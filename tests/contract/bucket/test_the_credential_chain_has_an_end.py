@@ -20,9 +20,9 @@ from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
 from adapter.storage.stores.cloud import Tokens
 from adapter.workers import Stop, Stopped
 from tests.contract.bucket.conftest import bucket_of
-from tests.fakes.hell import Hell, answering, by_target, in_turn, resetting, silent
+from tests.fakes.hell import Hell, answering, by_target, resetting, silent
 from tests.fakes.http_proxy import VARIABLES, HttpProxy
-from tests.real.blocking import BlockingClients
+from tests.real.blocking import BlockingClients, ended
 from tests.real.polls import until
 from tests.unit.storage.rigs import make_config
 
@@ -154,22 +154,8 @@ def test_credentials_that_are_given_sign(store, source):
 def test_a_source_that_is_silent_does_not_hold_a_stopped_load(store, source):
     """Far from any timeout. Nothing is sent to the store."""
     source.behaviour = silent()
-    stop, ended = Stop(), []
-
-    def work() -> None:
-        try:
-            chained(store).list_page("m/", stop)
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert source.hanging.wait(20)
-    begun = time.monotonic()
-    stop.set()
-    thread.join(20)
-    assert time.monotonic() - begun < PROMPT_SECONDS
-    assert type(ended[0]) is Stopped
+    error, seconds = ended(lambda stop: chained(store).list_page("m/", stop), source.hanging.wait)
+    assert type(error) is Stopped and seconds < PROMPT_SECONDS
     assert store.requests == []
 
 
@@ -189,15 +175,6 @@ def test_a_source_that_is_away_can_come_back(store, source, behaviour):
     assert len(targets) - len(set(targets)) <= (behaviour is AWAY["a reset"])
     source.behaviour = source.good()
     assert bucket.list_page("m/", Stop()).objects == ()
-
-
-def test_the_pause_that_a_source_asks_for_is_known(store, monkeypatch, tmp_path):
-    """As of a store."""
-    with Hell(answering(503, {"Retry-After": 7, "Content-Length": 0})) as sts:
-        by_web_identity(monkeypatch, tmp_path, sts.url)
-        with pytest.raises(SourceUnavailable) as caught:
-            chained(store).list_page("m/", Stop())
-    assert caught.value.retry_after_seconds == 7
 
 
 @pytest.mark.parametrize("name", ["web identity", "assumed role", "container"])
@@ -266,26 +243,6 @@ def test_making_a_client_asks_nobody(store, source):
     assert source.requests == []
 
 
-def test_one_thread_asks_for_all(store, monkeypatch, tmp_path):
-    """And its answer is everybody's: eight lanes do not ask eight times."""
-    with Hell(sts_answer("AssumeRoleWithWebIdentity")) as sts:
-        by_web_identity(monkeypatch, tmp_path, sts.url)
-        bucket, pages = chained(store), []
-        begin = threading.Barrier(8)
-
-        def work() -> None:
-            begin.wait(20)
-            pages.append(bucket.list_page("m/", Stop()))
-
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-        assert len(pages) == 8
-        assert len(sts.requests) == 1
-
-
 def test_those_who_wait_for_another_one_s_question_share_its_failure_and_can_be_stopped(store, monkeypatch, tmp_path):
     """One is stopped while it waits, the other one gets the answer that the asking thread gets."""
     asked, release = threading.Event(), threading.Event()
@@ -337,25 +294,8 @@ def test_credentials_that_run_out_are_renewed_and_a_stop_ends_that_too(store, na
         bucket.list_page("m/", Stop())
         giver.requests.clear()
         giver.behaviour = silent()
-        stops, ended = [Stop(), Stop()], []
-
-        def work(stop) -> None:
-            try:
-                bucket.list_page("m/", stop)
-            except BaseException as error:
-                ended.append(type(error))
-
-        threads = [threading.Thread(target=work, args=(stop,)) for stop in stops]
-        for thread in threads:
-            thread.start()
-        assert giver.hanging.wait(20)
-        begun = time.monotonic()
-        for stop in stops:
-            stop.set()
-        for thread in threads:
-            thread.join(20)
-        assert time.monotonic() - begun < PROMPT_SECONDS
-        assert ended == [Stopped, Stopped]
+        error, seconds = ended(lambda stop: bucket.list_page("m/", stop), giver.hanging.wait)
+        assert type(error) is Stopped and seconds < PROMPT_SECONDS
 
 
 @pytest.mark.parametrize("via_role", [False, True])
@@ -368,24 +308,13 @@ def test_a_program_that_hangs_ends_with_the_load(store, monkeypatch, tmp_path, v
     role = f"[default]\nrole_arn=arn:aws:iam::123456789012:role/pod\nsource_profile=base\n[profile base]\n{program}\n"
     (tmp_path / "config").write_text(role if via_role else f"[default]\n{program}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    stop, ended = Stop(), []
 
-    def work() -> None:
-        try:
-            chained(store).list_page("m/", stop)
-        except BaseException as error:
-            ended.append(error)
+    def is_running(seconds: float) -> bool:
+        until(note.exists, "the program runs", seconds)
+        return True
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    until = time.monotonic() + 20
-    while not note.exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    begun = time.monotonic()
-    stop.set()
-    thread.join(20)
-    assert time.monotonic() - begun < PROMPT_SECONDS
-    assert type(ended[0]) is Stopped
+    error, seconds = ended(lambda stop: chained(store).list_page("m/", stop), is_running)
+    assert type(error) is Stopped and seconds < PROMPT_SECONDS
 
 
 def test_a_session_token_of_the_pod_does_not_go_over_plain_http(monkeypatch):
@@ -411,15 +340,6 @@ def test_without_a_token_the_pods_keys_sign_over_plain_http(monkeypatch):
         assert proxy.targets == ["GET http://minio.example/b"]
 
 
-def test_a_token_of_the_config_itself_is_the_operators_choice(monkeypatch):
-    """Keys, token and endpoint belong together there."""
-    keys = {"access_key_id": KEYS[0], "secret_access_key": KEYS[1], "session_token": TOKEN}
-    with Hell(answering_body(EMPTY_LISTING.decode())) as store, HttpProxy({"minio.example:80": f"127.0.0.1:{store.port}"}) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        config = {"type": "s3", "bucket": "b", "endpoint_url": "http://minio.example"} | keys
-        assert bucket_of(config).list_page("m/", Stop()).objects == ()
-
-
 @pytest.mark.parametrize("bypassed", [False, True])
 def test_sts_is_asked_through_the_proxy_of_the_environment(store, monkeypatch, tmp_path, bypassed):
     """Unless NO_PROXY names it."""
@@ -429,13 +349,3 @@ def test_sts_is_asked_through_the_proxy_of_the_environment(store, monkeypatch, t
         monkeypatch.setenv("NO_PROXY", f"127.0.0.1:{sts.port},127.0.0.1:{store.port}" if bypassed else f"127.0.0.1:{store.port}")
         assert chained(store).list_page("m/", Stop()).objects == ()
         assert len(proxy.requests) == (0 if bypassed else 1)
-
-
-def test_answers_in_turn_are_what_they_seem(store, monkeypatch, tmp_path):
-    """A source that fails once and works then: the second call has credentials."""
-    with Hell(in_turn(resetting(), sts_answer("AssumeRoleWithWebIdentity"))) as sts:
-        by_web_identity(monkeypatch, tmp_path, sts.url)
-        bucket = chained(store)
-        with pytest.raises(SourceUnavailable):
-            bucket.list_page("m/", Stop())
-        assert bucket.list_page("m/", Stop()).objects == ()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 
@@ -79,50 +77,3 @@ async def test_a_long_tensor_goes_there_and_back(inference: TritonInference) -> 
     text = "x" * 6_000_000
     (answer,) = (await all_of(inference, of("mock_llm", texts("PROMPT", text))))[:-1]
     assert words(answer, "TEXT") == [text]
-
-
-@pytest.mark.parametrize("model", ["trtllm", "trtllm_plain"])
-async def test_the_imitated_ensemble(inference: TritonInference, model: str) -> None:
-    request = of(
-        model,
-        texts("text_input", "a bc", shape=(1, 1)),
-        numbers("max_tokens", "INT32", 3, shape=(1, 1)),
-        texts("stop_words", "x", shape=(1, 1)),
-        numbers("return_log_probs", "BOOL", True, shape=(1, 1)),
-    )
-    answer = (await all_of(inference, request))[0]
-    assert words(answer) == ["a bc a bc a"]
-    assert [tuple(tensor.shape) for tensor in answer.outputs] == [(1, 1), (1, 1), (1, 1, 3)]
-    if model == "trtllm":
-        streamed = await all_of(inference, replace(request, inputs=[*request.inputs, numbers("stream", "BOOL", True, shape=(1, 1))]))
-        assert [words(answer) for answer in streamed[:-1]] == [[" a"], [" bc"], [" a"]]
-
-
-async def test_the_imitated_llm_api_repeats_the_text(inference: TritonInference) -> None:
-    request = of(
-        "llm_api",
-        texts("text_input", "a bc"),
-        numbers("streaming", "BOOL", True),
-        numbers("sampling_param_exclude_input_from_output", "BOOL", True),
-        texts("sampling_param_stop", "bc"),
-        numbers("return_finish_reason", "BOOL", True),
-        numbers("return_stop_reason", "BOOL", True),
-    )
-    *answers, _ = await all_of(inference, request)
-    assert [(words(a), words(a, "finish_reason"), words(a, "stop_reason")) for a in answers] == [
-        ([" a"], ["None"], ["None"]),
-        ([" a"], ["stop"], ["bc"]),
-    ]
-
-
-async def test_the_imitated_vllm_tells_of_its_tokens(inference: TritonInference) -> None:
-    wanted = [numbers(name, "BOOL", True) for name in ("return_logprobs", "return_finish_reason", "return_num_output_tokens")]
-    request = prompt("vllm", "a bc d", '{"max_tokens": 9, "stop": ["d"]}')
-    *answers, _ = await all_of(inference, replace(request, inputs=[*request.inputs, *wanted]))
-    assert [(words(answer), words(answer, "finish_reason")) for answer in answers] == [
-        ([" a"], ["None"]),
-        ([" bc"], ["None"]),
-        ([""], ["stop"]),
-    ]
-    (text,) = words(answers[1], "logprobs")
-    assert json.loads(text) == [{"102": {"logprob": -0.2, "rank": 1, "decoded_token": " bc"}}]

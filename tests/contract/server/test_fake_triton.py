@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from adapter.errors import ModelRefused, ServerDied, WrongServer
+from adapter.errors import ModelRefused, ServerDied
 from adapter.model import ServerModel
-from adapter.triton.client import CallRefused, TritonAway, TritonClient
+from adapter.triton.client import TritonAway, TritonClient
 from tests.contract.server.rig import FakeRig, unnoticed
 
 
@@ -84,25 +83,6 @@ async def test_a_stopping_triton_refuses_calls(fake: FakeRig, client: TritonClie
         await client.load("m")
 
 
-async def test_listings_can_fail(fake: FakeRig, client: TritonClient) -> None:
-    """So many times."""
-    fake.triton.failing_listings = 1
-
-    with pytest.raises(CallRefused, match="failed to stat file"):
-        await client.index()
-    assert await client.index() == []
-
-
-async def test_memory_is_reported(fake: FakeRig) -> None:
-    """As ONNX Runtime and TensorRT do on a GPU."""
-    server = fake.connect()
-    await fake.place("m")
-    fake.triton.behaviour("m").reported_bytes = 123456
-    await server.load("m", unnoticed)
-
-    assert await server.reported_bytes("m") == 123456
-
-
 async def test_an_endless_reason_is_read_from_the_index(fake: FakeRig) -> None:
     """It is too long for any trailer."""
     server = fake.connect()
@@ -110,16 +90,6 @@ async def test_an_endless_reason_is_read_from_the_index(fake: FakeRig) -> None:
 
     with pytest.raises(ModelRefused, match=r"^RuntimeError: xxxx"):
         await server.load("m", unnoticed)
-
-
-async def test_the_mode_can_change(fake: FakeRig) -> None:
-    """Someone restarts Triton with other flags."""
-    server = fake.connect()
-    await server.verify()
-    fake.triton.explicit = False
-
-    with pytest.raises(WrongServer):
-        await server.verify()
 
 
 async def test_hidden_copies_are_counted(fake: FakeRig, client: TritonClient) -> None:
@@ -135,27 +105,3 @@ async def test_hidden_copies_are_counted(fake: FakeRig, client: TritonClient) ->
     async with asyncio.timeout(5):
         while fake.triton.in_memory != {"m": 1}:
             await asyncio.sleep(0.01)
-
-
-async def test_loads_at_once_are_counted(fake: FakeRig) -> None:
-    """What a server sees of its caller's bound."""
-    server = fake.connect(max_loading=3)
-    for number in range(12):
-        await fake.place(f"m{number}")
-        fake.triton.behaviour(f"m{number}").load_seconds = 0.02
-
-    await asyncio.gather(*(server.load(f"m{number}", unnoticed) for number in range(12)))
-
-    assert fake.triton.max_parallel_loads == 3
-    assert fake.triton.calls["RepositoryModelLoad"] == 12
-
-
-async def test_ten_thousand_models_are_listed_quickly(fake: FakeRig, client: TritonClient) -> None:
-    """Tests of that size are about the adapter."""
-    for number in range(10_000):
-        (fake.repository.folder / f"m{number}").mkdir()
-    started = time.monotonic()
-
-    assert len(await client.index()) == 10_000
-
-    assert time.monotonic() - started < 5.0

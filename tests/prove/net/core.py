@@ -10,7 +10,7 @@ MISTAKES = (
         "An unload is answered while Triton still holds the model.",
         "adapter/triton/unloads.py",
         "for row in rows if row.state in states]",
-        "for row in rows if row.state in states and told_at is None]",
+        "for row in rows if row.state in states and states == LOADING]",
         ("contract/server/test_unload.py",),
     ),
     Mistake(
@@ -25,8 +25,8 @@ MISTAKES = (
         "inner models stay",
         "An unload of a bundle unloads its top model alone.",
         "adapter/triton/unloads.py",
-        "await self._free(model_id, (model_id,), inner, has_dependents=not inner)",
-        "await self._free(model_id, (model_id,), has_dependents=not inner)",
+        "for parts in ((name,), inner):",
+        "for parts in ((name,),):",
         ("contract/server/test_unload.py", "integration/test_bundles.py"),
     ),
     Mistake(
@@ -41,12 +41,9 @@ MISTAKES = (
         "unload during a load",
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
-        """            await self._loads.ended(owner)
-            if owner not in self._loads.answered:  # a load of another client may be on its way
-                for part in chain(*steps):
-                    await self._until(asked, part, LOADING)
-""",
-        """""",
+        """                await self._loads.ended(owner)
+                if is_theirs:""",
+        """                if is_theirs:""",
         ("contract/server/test_unload.py", "fault/test_cancel_anywhere.py", "simulation/test_any_history_ends_well.py"),
     ),
     Mistake(
@@ -61,8 +58,8 @@ MISTAKES = (
         "purge of others",
         "A purge deletes directories that the adapter has not placed.",
         "adapter/triton/repository.py",
-        "                if not self.is_of_others(path.name):\n                    yield path",
-        "                yield path",
+        "self._take_out(path for path in self._entries() if not self.is_of_others(path.name))",
+        "self._take_out(self._entries())",
         ("fronts/test_repository_api.py",),
     ),
     Mistake(
@@ -236,7 +233,7 @@ MISTAKES = (
     Mistake(
         "journal of another boot",
         "A journal of an earlier boot of the machine is believed.",
-        "adapter/journal/file.py",
+        "adapter/journal.py",
         "if head.boot_id != boot_id:",
         "if not head.boot_id:",
         ("security/test_a_hostile_volume.py", "verbs/test_models_shows_who_disagrees.py", "fuzz/test_files_of_ours.py"),
@@ -244,7 +241,7 @@ MISTAKES = (
     Mistake(
         "no bound of the journal",
         "A journal of any size is read.",
-        "adapter/journal/file.py",
+        "adapter/journal.py",
         "os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))",
         "os.O_RDONLY | os.O_NOFOLLOW), 1 << 40))",
         ("verbs/test_models_shows_who_disagrees.py",),
@@ -277,7 +274,7 @@ MISTAKES = (
         "break not noticed",
         "A connection to Triton that ends proves nothing.",
         "adapter/triton/connection.py",
-        "        if not is_connected:\n            self._break()\n",
+        "        if not self.client.is_connected:\n            self._break()\n",
         "",
         ("contract/server/test_presence.py", "fault/test_triton_faults.py"),
     ),
@@ -285,7 +282,7 @@ MISTAKES = (
         "index not mended",
         "An index that fails over a bad entry of the folder is not mended.",
         "adapter/triton/index.py",
-        "            await self._repository.sweep()\n",
+        "                await self._mend(one_line(str(failure)))\n",
         "",
         ("contract/server/test_takeover.py", "fault/test_foreign_entries.py"),
     ),
@@ -308,9 +305,9 @@ MISTAKES = (
     Mistake(
         "killed, not ended",
         "Triton as the adapter's child gets SIGKILL where SIGTERM comes first.",
-        "adapter/companion/__init__.py",
-        "os.kill(self._pid, signal.SIGTERM)",
-        "os.kill(self._pid, signal.SIGKILL)",
+        "adapter/companion.py",
+        "os.kill(self._process.pid, signal.SIGTERM)",
+        "os.kill(self._process.pid, signal.SIGKILL)",
         ("integration/test_triton_is_the_adapters_child.py",),
     ),
     Mistake(

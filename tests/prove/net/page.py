@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from tests.prove.net import MISTAKES
 from tests.prove.net.mistakes import TOP
@@ -12,13 +13,11 @@ RECORD = TOP / "tests" / "prove" / "net" / "record.json"
 
 
 def markdown() -> str:
-    """A row for each mistake."""
-    outcomes = {each["name"]: each for each in json.loads(RECORD.read_text())}
-    rows = ["| mistake | what is planted | found by |", "|---|---|---|"]
-    for mistake in MISTAKES:
-        found = outcomes.get(mistake.name, {}).get("found_by", "")
-        test = f"`{found.removeprefix('tests/').partition('[')[0]}`" if found else "not found"
-        rows.append(f"| {mistake.name} | {mistake.what} | {test} |")
-    found_count = sum(bool(outcomes.get(mistake.name, {}).get("found_by")) for mistake in MISTAKES)
-    minutes = sum(each["seconds"] for each in outcomes.values()) / 60
-    return "\n".join([*rows, "", f"{found_count} of {len(MISTAKES)} are found; the tests take {minutes:.0f} minutes of one worker."]) + "\n"
+    """A row for each package with its numbers of mistakes, and the names of those that no test finds."""
+    found_by = {each["name"]: each["found_by"] for each in json.loads(RECORD.read_text())}
+    missed = [mistake for mistake in MISTAKES if not found_by.get(mistake.name)]
+    planted, not_found = (Counter(mistake.package for mistake in some) for some in (MISTAKES, missed))
+    rows = ["| package | planted | found |", "|---|---|---|"]
+    rows += [f"| `{package}` | {count} | {count - not_found[package]} |" for package, count in sorted(planted.items())]
+    names = ", ".join(mistake.name for mistake in missed) or "none"
+    return "\n".join([*rows, "", f"{len(MISTAKES) - len(missed)} of {len(MISTAKES)} are found; not found: {names}."]) + "\n"

@@ -123,19 +123,6 @@ async def test_folder_that_cannot_be_made_is_named(short_path: Path) -> None:
         await start(Endpoint(socket=short_path / "file" / "sub" / "mm.sock"))
 
 
-async def test_socket_file_of_a_successor_is_not_removed(short_path: Path) -> None:
-    """What another server has put in our place is not ours."""
-    path = short_path / "mm.sock"
-    server = await start(Endpoint(socket=path))
-    path.unlink()
-    with closing(socket.socket(socket.AF_UNIX)) as successor:
-        successor.bind(str(path))
-
-        await server.stop(0)
-
-        assert [file.name for file in short_path.iterdir()] == ["mm.sock"]
-
-
 async def test_reflection_only_on_request() -> None:
     """Off by default; on, it lists the services."""
 

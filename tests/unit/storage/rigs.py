@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from adapter.digests import Digests
 from adapter.model import ModelSpec
@@ -39,19 +38,6 @@ def make_config(values: Mapping[str, object], **fields: object) -> StorageConfig
 def make_search(path: str = "m", **fields: object) -> Search:
     """A search for the model at this path."""
     return Search(a_spec(path, **fields), Waits(time.monotonic))
-
-
-def hang_after_pages_of(bucket: MemoryBucket, objects: int) -> None:
-    """The first page of a listing comes; the next one never does."""
-    bucket._page_objects = objects
-    original = bucket.list_page
-
-    async def list_page(prefix: str, *, token: str | None = None, **options: Any) -> Any:
-        if token:
-            bucket.hang("list")
-        return await original(prefix, token=token, **options)
-
-    bucket.list_page = list_page  # type: ignore[method-assign] # hangs in the middle
 
 
 async def opened(store: Store, spec: ModelSpec, seconds: float = math.inf) -> StoredModel:

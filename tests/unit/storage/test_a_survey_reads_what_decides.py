@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import InvalidModel, SourceUnavailable
 from adapter.storage.search import READ_LIMIT_BYTES
 from tests.builders import a_spec
-from tests.unit.storage.rigs import hang_after_pages_of, reached, write_tree
+from tests.unit.storage.rigs import reached, write_tree
 
 CONFIG = b'backend: "python"\n'
 IN_A_CLAIM = a_spec(storage_params={"type": "pvc", "name": "c"})
@@ -38,13 +38,6 @@ async def test_what_is_wanted_is_read(rig, tmp_path, where):
     assert texts(survey) == {"config.pbtxt": CONFIG}
     assert (survey.seen_bytes, survey.seen) == (3 + len(CONFIG), ()), "the listing has them all"
     assert texts(await rig.store.survey(spec, 20)) == {}
-
-
-async def test_an_empty_file_is_not_asked_for(rig):
-    """A store has no range of it."""
-    rig.bucket.put("m/config.pbtxt", b"")
-    rig.bucket.put("m/1/model.py", b"abc")
-    assert texts(await rig.store.survey(a_spec(), 20, configs)) == {"config.pbtxt": b""}
 
 
 async def test_a_file_that_cannot_be_read_costs_the_listing_nothing(rig):
@@ -82,17 +75,3 @@ async def test_who_wants_the_impossible_is_told_so(rig):
 
     with pytest.raises(InvalidModel, match="too long"):
         await rig.store.survey(a_spec(), 20, refuse)
-
-
-async def test_half_a_listing_is_told_with_its_files(rig):
-    """As far as it has come when the time is up; in the order of the store."""
-    for number in range(10):
-        rig.bucket.put(f"m/{number}/model.py", bytes(100))
-    hang_after_pages_of(rig.bucket, 5)
-    survey = asyncio.create_task(rig.store.survey(a_spec(), 0.3, configs))
-    await reached(rig.bucket.hanging)
-
-    assert ((await survey).listing, (await survey).seen_bytes) == (None, 500)
-    assert [file.path for file in (await survey).seen] == [f"{number}/model.py" for number in range(5)]
-    while rig.bucket.active:
-        await asyncio.sleep(0)

@@ -2,95 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
-
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceDenied, SourceNotFound
-from adapter.model import Artifact
+from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound
 from adapter.storage.search import READ_LIMIT_BYTES
 from tests.builders import a_spec
-from tests.unit.storage.rigs import hang_after_pages_of, make_rig, opened, reached, write_tree
+from tests.unit.storage.rigs import make_rig, opened, write_tree
 
 
 def local_spec(rig, path="helped/m", **fields):
     return a_spec(str(rig.root / path), **{"disk_size_bytes": 3} | fields)
-
-
-async def test_what_is_read_and_kept_is_not_read_from_the_store_again(rig):
-    """Whoever may have an artifact has its files; a changed file is read anew."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    rig.bucket.put("m/1/model.onnx", b"abc")
-    first = await opened(rig.store, a_spec("m"))
-    await first.fetch(first.listing.files)
-    rig.bucket.calls.clear()
-    second = await opened(rig.store, a_spec("m"))
-    assert await second.read(second.listing.find("config.pbtxt")) == b"platform: x"
-    assert rig.bucket.calls == ["list m"]
-    rig.bucket.put("m/config.pbtxt", b"platform: y")
-    third = await opened(rig.store, a_spec("m"))
-    assert await third.read(third.listing.find("config.pbtxt")) == b"platform: y"
-
-
-async def test_a_file_that_cannot_be_read_fails(rig):
-    """Nothing is left of it, and the next one is asked from the beginning."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    rig.bucket.fail("read", SourceDenied("no"))
-    model = await opened(rig.store, a_spec("m"))
-    with pytest.raises(SourceDenied, match="no"):
-        await model.read(model.listing.find("config.pbtxt"))
-    model = await opened(rig.store, a_spec("m"))
-    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
-    rig.bucket.put("m/config.pbtxt", bytes(READ_LIMIT_BYTES + 1))
-    model = await opened(rig.store, a_spec("m"))
-    with pytest.raises(InvalidModel, match="expected at most"):
-        await model.read(model.listing.find("config.pbtxt"))
-    assert rig.is_clean
-
-
-async def test_a_load_that_is_cancelled_while_a_file_is_read_ends_the_read(rig):
-    """The thread is free again, and nothing is left."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    model = await opened(rig.store, a_spec("m"))
-    rig.bucket.hang("read")
-    load = asyncio.create_task(model.read(model.listing.find("config.pbtxt")))
-    await reached(rig.bucket.hanging)
-    load.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await load
-    assert rig.bucket.active == 0 and rig.is_clean
-
-
-async def test_a_released_artifact_is_gone(rig):
-    """With its directory."""
-    rig.bucket.put("m/model", b"abc")
-    model = await opened(rig.store, a_spec())
-    artifact = await model.fetch(model.listing.files)
-    await rig.store.release(artifact)
-    assert rig.is_clean
-    await rig.store.release(artifact)
-
-
-async def test_foreign_files_are_not_released(rig):
-    """They belong to the storage helper."""
-    write_tree(rig.root, {"helped/m": b"abc"})
-    await rig.store.release(Artifact(rig.root / "helped", is_ours=False))
-    assert (rig.root / "helped/m").exists()
-
-
-async def test_a_release_that_is_cancelled_still_deletes(rig):
-    """The caller is gone, the files too."""
-    rig.bucket.put("m/model", b"abc")
-    model = await opened(rig.store, a_spec())
-    artifact = await model.fetch(model.listing.files)
-    task = asyncio.create_task(rig.store.release(artifact))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert rig.is_clean
 
 
 async def test_empty_and_large_files_are_read_with_care(rig):
@@ -145,48 +66,6 @@ async def test_forced_local_refuses_what_is_not_on_the_volume(tmp_path, volume):
     rig.store.close()
 
 
-async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(rig):
-    """A lower bound, and no thread left hanging."""
-    for number in range(10):
-        rig.bucket.put(f"m/{number}", bytes(100))
-    hang_after_pages_of(rig.bucket, 5)
-    survey = asyncio.create_task(rig.store.survey(a_spec(), 0.2))
-    await reached(rig.bucket.hanging)
-    assert (await survey).listing is None
-    assert (await survey).seen_bytes == 500
-    while rig.bucket.active:
-        await asyncio.sleep(0)
-
-
-async def test_a_survey_without_a_free_lane_is_empty_in_time(rig):
-    """Two surveys that hang hold the lanes to the endpoint; the third caller waits no longer than it may."""
-    rig.bucket.put("m/model", b"abc")
-    rig.bucket.hang("list", times=2)
-    hanging = [asyncio.create_task(rig.store.survey(a_spec(), 20)) for _ in range(2)]
-    while rig.bucket.active < 2:
-        await asyncio.sleep(0)
-    third = await rig.store.survey(a_spec(), 0.05)
-    assert (third.seen_bytes, third.listing) == (0, None)
-    for survey in hanging:
-        survey.cancel()
-    assert (await rig.store.survey(a_spec(), 20)).listing is not None, "a thread has ended"
-
-
-async def test_surveys_do_not_use_the_threads_of_loads(rig):
-    """Hanging listings of loads leave surveys alone."""
-    rig.bucket.put("m/model", b"abc")
-    rig.bucket.hang("list", times=30)
-    loads = [asyncio.create_task(opened(rig.store, a_spec())) for _ in range(30)]
-    while rig.bucket.active < 16:
-        await asyncio.sleep(0)
-    rig.bucket._faults["list"].clear()
-    assert (await rig.store.survey(a_spec(), 20)).seen_bytes == 3
-    for load in loads:
-        load.cancel()
-    await asyncio.gather(*loads, return_exceptions=True)
-    assert rig.bucket.active == 0
-
-
 @pytest.mark.parametrize("problem", ["path", "absent", "config"])
 async def test_a_survey_tells_errors_as_open_does(rig, problem):
     """When the store answered in time."""
@@ -198,21 +77,6 @@ async def test_a_survey_tells_errors_as_open_does(rig, problem):
     with pytest.raises(type(told.value)) as surveyed:
         await rig.store.survey(spec, 20)
     assert surveyed.value.text == told.value.text
-
-
-async def test_a_survey_of_a_local_model(rig):
-    """Its own count, whatever the request says."""
-    write_tree(rig.root, {"helped/m/file": b"12345"})
-    survey = await rig.store.survey(local_spec(rig), 20)
-    assert survey.seen_bytes == 5 and survey.listing.size_bytes == 5
-
-
-async def test_prepare_makes_the_clients_of_all_keys(rig):
-    """Before the first load asks for them."""
-    rig.configure("one", {"type": "s3"})
-    rig.configure("two", {"type": "s3"})
-    await rig.store.prepare()
-    assert rig.clients.warmed == ["storage config 'default'", "storage config 'one'", "storage config 'two'"]
 
 
 async def test_prepare_only_warns(rig, capsys):
@@ -233,38 +97,3 @@ async def test_other_types_are_not_supported(rig, kind, call):
     rig.configure("default", {"type": kind})
     with pytest.raises(InvalidRequest, match=f"^storage type '{kind}' is not supported; supported: s3, http, gcs, azure, pvc$"):
         await (opened(rig.store, a_spec()) if call == "open" else rig.store.survey(a_spec(), 20))
-
-
-async def test_a_model_volume_that_hangs_does_not_keep_the_artifacts_of_others(rig, monkeypatch):
-    """The storage helper links to claims, and the network volume behind a claim can hang like any store."""
-    write_tree(rig.root / "helped", {"model": b"abc"})
-    rig.bucket.put("m/model", b"abc")
-    model = await opened(rig.store, a_spec())
-    artifact = await model.fetch(model.listing.files)
-    release, scandir = threading.Event(), os.scandir
-    hanging = []
-
-    def scan(path):
-        if path == rig.root / "helped":
-            hanging.append(path)
-            release.wait(20)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", scan)
-    loads = [asyncio.create_task(opened(rig.store, local_spec(rig, "helped"))) for _ in range(5)]
-    try:
-        while len(hanging) < 4:
-            await asyncio.sleep(0.001)
-        async with asyncio.timeout(5):
-            await rig.store.release(artifact)
-    finally:
-        release.set()
-    assert [(await load).listing.size_bytes for load in loads] == [3] * 5
-
-
-@pytest.mark.parametrize("call", ["open", "survey"])
-async def test_a_path_that_no_file_can_have_is_refused(rig, call):
-    """Before anything is looked for: a NUL byte ends a path for the kernel alone."""
-    spec = a_spec(str(rig.root / "a\0b"), disk_size_bytes=1)
-    with pytest.raises(InvalidRequest, match="NUL byte"):
-        await (opened(rig.store, spec) if call == "open" else rig.store.survey(spec, 20))

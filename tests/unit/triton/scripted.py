@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class ScriptedTriton:
     """
 
     target = "triton:8001"
+    is_connected = True
 
     def __init__(self, repository: ScriptedRepository) -> None:
         self.repository = repository
@@ -58,9 +59,6 @@ class ScriptedTriton:
     async def metadata(self, timeout_seconds: float) -> tuple[str, str]:
         await self._step("name")
         return self.server_name, "2.51.0"
-
-    async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
-        await asyncio.Event().wait()
 
     async def index(self, timeout_seconds: float = 10.0) -> list[ServerModel]:
         await self._step("index")
@@ -164,8 +162,8 @@ class ScriptedRepository:
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         return self.first.get(model_id, ())
 
-    def kind(self, _name: str) -> str:
-        return ""
+    def is_of_others(self, _name: str) -> bool:
+        return False
 
     async def ensure_directory(self, model_id: str) -> None:
         if model_id not in self.directories:

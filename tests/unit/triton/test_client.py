@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -143,148 +144,56 @@ async def test_a_closed_port_is_told_apart(method: str) -> None:
     await client.close()
 
 
-class Changes:
-    """What was told of the connection."""
-
-    def __init__(self) -> None:
-        self.told: list[bool] = []
-        self.news = asyncio.Event()
-
-    def __call__(self, is_connected: bool) -> None:
-        self.told.append(is_connected)
-        self.news.set()
-
-    async def until(self, told: list[bool]) -> None:
-        async with asyncio.timeout(20):
-            while self.told != told:
-                self.news.clear()
-                await self.news.wait()
+async def asked(client: TritonClient) -> None:
+    """Until there is an answer."""
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(TritonAway):
+                await client.live(10)
+                return
+            await asyncio.sleep(0.01)
 
 
-@pytest_asyncio.fixture
-async def followed(tmp_path: Path) -> AsyncIterator[tuple[FakeTriton, TritonClient, Changes]]:
-    """A Triton, and what its client is told of the connection."""
-    changes = Changes()
+async def ended(client: TritonClient) -> None:
+    async with asyncio.timeout(20):
+        while client.is_connected:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_connection_that_ends_is_seen_without_a_call_and_a_call_makes_the_next(tmp_path: Path) -> None:
+    """However soon the next Triton is there: who looks before each call misses no end."""
     async with FakeTriton(tmp_path) as triton:
         client = TritonClient(triton.target)
-        following = asyncio.create_task(client.follow_connection(changes))
-        await client.live(10)
-        await changes.until([True])
-        yield triton, client, changes
+        assert not client.is_connected
+        for _ in range(3):
+            await asked(client)
+            assert client.is_connected
+            await triton.stop()
+            await triton.start()
+            await ended(client)
+            await asyncio.sleep(0.1)
+            assert not client.is_connected
         await client.close()
-        await asyncio.wait({following}, timeout=20)
-        assert following.done()
-        following.result()
-
-
-async def test_a_connection_that_ends_is_told_without_a_call(followed: tuple[FakeTriton, TritonClient, Changes]) -> None:
-    """And nothing more, until there is another one."""
-    triton, client, changes = followed
-    await triton.stop()
-    await changes.until([True, False])
-    for _ in range(3):
-        with pytest.raises(TritonAway):
-            await client.live(10)
-    assert changes.told == [True, False]
-
-    await triton.start()
-    while True:
-        try:
-            await client.live(10)
-            break
-        except TritonAway:
-            await asyncio.sleep(0.01)
-    await changes.until([True, False, True])
-
-
-async def test_a_connection_that_is_there_again_at_once_has_ended_all_the_same(
-    followed: tuple[FakeTriton, TritonClient, Changes],
-) -> None:
-    """Triton may have restarted while our loop was busy."""
-    triton, client, changes = followed
-    for number in range(1, 6):
-        await triton.stop()
-        await triton.start()
-        while True:
-            try:
-                await client.live(10)
-                break
-            except TritonAway:
-                await asyncio.sleep(0.01)
-        await changes.until([True] + [False, True] * number)
 
 
 async def test_a_connection_may_be_too_old(tmp_path: Path) -> None:
-    """With --grpc-max-connection-age Triton ends it, and calls begin a new one without a failure."""
-    changes = Changes()
+    """With --grpc-max-connection-age Triton ends it, and a call begins a new one without a failure."""
     async with FakeTriton(tmp_path, connection_seconds=0.2) as triton:
         client = TritonClient(triton.target)
-        following = asyncio.create_task(client.follow_connection(changes))
-        async with asyncio.timeout(20):
-            while changes.told.count(False) < 2:
-                await client.live(10)
-                await asyncio.sleep(0.01)
+        for _ in range(2):
+            await client.live(10)
+            assert client.is_connected
+            await ended(client)
+        await client.live(10)
         await client.close()
-        await following
         assert triton.starts == 1
-
-
-async def test_following_ends_with_the_client(tmp_path: Path) -> None:
-    """Also of one that was never connected, and when it is closed before."""
-    for closes_first in (False, True):
-        client = TritonClient(f"unix:{tmp_path}/none.sock")
-        if closes_first:
-            await client.close()
-        following = asyncio.create_task(client.follow_connection(Changes()))
-        await asyncio.sleep(0)
-        await client.close()
-        async with asyncio.timeout(20):
-            await following
-
-
-async def test_following_can_be_cancelled_and_begun_again(followed: tuple[FakeTriton, TritonClient, Changes]) -> None:
-    """A cancelled one tells nothing more."""
-    triton, client, changes = followed
-    other = Changes()
-    following = asyncio.create_task(client.follow_connection(other))
-    await asyncio.sleep(0)
-    following.cancel()
-    await asyncio.wait({following})
-
-    await triton.stop()
-    await changes.until([True, False])
-
-    assert following.cancelled()
-    assert other.told == []
-
-
-async def test_grpc_gives_up_a_watch_and_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without spinning; the end of the adapter is no answer to that."""
-    monkeypatch.setattr("adapter.triton.client.WATCH_AGAIN_SECONDS", 0.001)
-    client = TritonClient(f"unix:{tmp_path}/none.sock")
-    waits = 0
-
-    async def give_up(state: grpc.ChannelConnectivity) -> None:
-        nonlocal waits
-        waits += 1
-        if waits == 3:
-            raise grpc.aio.UsageError("Channel is closed.")
-        raise RuntimeError("gRPC channel connectivity state watch failed unexpectedly.")
-
-    monkeypatch.setattr(client._channel, "wait_for_state_change", give_up)
-
-    await client.follow_connection(Changes())
-
-    assert waits == 3
-    await client.close()
 
 
 async def test_a_restricted_key_that_nobody_can_send_is_named(client: TritonClient, peer: Peer) -> None:
     """gRPC sends the names of headers in small letters; Triton compares its key as it was written, and never finds it."""
     peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-Key'")
 
-    client._headers = (("triton-grpc-protocol-key", "value"),)
-    with pytest.raises(WrongServer, match=r"has the key 'Key'; all calls that the adapter needs must have one key, in small letters"):
+    with pytest.raises(WrongServer, match=r"set TRITON_RESTRICTED_KEY.*small letters.*--grpc-restricted-protocol.*protocol-Key"):
         await client.load("m")
 
 

@@ -10,8 +10,8 @@ import pytest
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.pull import remote
 from adapter.waits import Waits
-from tests.builders import a_spec, zip_of
-from tests.unit.storage.cache.conftest import content_of, counted
+from tests.builders import a_spec
+from tests.unit.storage.cache.conftest import content_of
 
 MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"abc"}
 AWAY = SourceUnavailable("bucket 'b' cannot be reached")
@@ -21,27 +21,6 @@ SECONDS = 0.5
 
 def a_waits(seconds):
     return Waits(time.monotonic, time.monotonic() + seconds)
-
-
-async def test_a_confirmed_model_is_given(cache):
-    """Its files, without a byte; and what that was is counted."""
-    cache.put(MODEL)
-    first = await cache.load()
-    cache.bucket.fail("list", AWAY, times=1000)
-    stale = counted("cache_requests_total", result="stale")
-    calls = len(cache.bucket.calls)
-    assert await cache.load(seconds=SECONDS) == first
-    assert counted("cache_requests_total", result="stale") == stale + 1
-    assert {call.split()[0] for call in cache.bucket.calls[calls:]} == {"list"}
-
-
-async def test_a_listing_that_hangs_is_left_after_a_third_of_the_time(cache):
-    """And its thread is free again."""
-    cache.put(MODEL)
-    await cache.asked()
-    cache.bucket.hang("list")
-    assert (await cache.load(seconds=3.0)).key
-    assert cache.bucket.active == 0
 
 
 async def test_the_next_process_gives_it_too(cache):
@@ -159,26 +138,3 @@ async def test_another_type_of_the_same_path_needs_what_is_there(cache):
         await model.fetch(model.listing.files)
     with pytest.raises(SourceUnavailable, match="cannot be reached"):
         await model.read(model.listing.find("1/model.onnx"))
-
-
-async def test_an_archive_and_a_schema_are_given_too(cache):
-    """As they were unpacked."""
-    cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc")]))
-    cache.bucket.put("s.json", b"{}")
-    spec = a_spec("m.zip", model_type="onnx", storage_params={"unpack": "true"}, schema_path="s.json")
-    model = await cache.rig.store.open(spec, a_waits(60))
-    assert await model.read(model.listing.schema) == b"{}"
-    first = await model.fetch(model.listing.files)
-    cache.bucket.fail("list", AWAY, times=1000)
-    model = await cache.rig.store.open(spec, a_waits(SECONDS))
-    assert await model.read(model.listing.schema) == b"{}"
-    assert await model.fetch(model.listing.files) == first
-
-
-async def test_the_whole_time_is_for_those_who_have_nothing_else(cache, monkeypatch):
-    """A confirmed one waits five seconds at most, and never more than a third of its time."""
-    monkeypatch.setattr(remote, "_STALE_SECONDS", 0.2)
-    cache.put(MODEL)
-    await cache.asked()
-    cache.bucket.hang("list")
-    assert (await cache.load(seconds=3600)).key

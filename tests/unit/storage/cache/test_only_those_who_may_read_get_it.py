@@ -8,7 +8,6 @@ import pytest
 
 from adapter.errors import SourceDenied
 from tests.builders import a_spec, zip_of
-from tests.unit.storage.cache.conftest import MODEL
 
 FILE = {"m/model.onnx": b"abc" * 100}
 
@@ -19,27 +18,6 @@ def kept_archive(cache):
     cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc"), ("1/more", b"x")]))
     spec = partial(a_spec, "m.zip", model_type="onnx", storage_params={"unpack": "true"})
     return cache, spec, spec(storage_key="nosy")
-
-
-async def test_who_may_list_and_not_read_gets_nothing(cache):
-    """403 for the object, with the artifact on the volume; and the next who may read is not held up."""
-    cache.put(FILE)
-    await cache.asked()
-    nosy = cache.identity("nosy", may_read=False)
-    for _ in range(2):
-        with pytest.raises(SourceDenied, match="403 for the object"):
-            await cache.load(a_spec("m", storage_key="nosy"))
-    assert nosy.calls == ["list m", "read m/model.onnx 0+300"] * 2, "each time by its own credentials"
-    assert await cache.asked() == ["list m"]
-
-
-async def test_who_may_list_and_not_read_gets_no_config_either(cache):
-    """What is read to plan with comes from the artifact only for those who may have that."""
-    cache.put(MODEL)
-    await cache.asked()
-    cache.identity("nosy", may_read=False)
-    with pytest.raises(SourceDenied, match="403 for the object"):
-        await cache.load(a_spec("m", storage_key="nosy"))
 
 
 async def test_who_may_list_and_not_read_gets_no_changed_model(cache):
@@ -53,16 +31,6 @@ async def test_who_may_list_and_not_read_gets_no_changed_model(cache):
         await cache.load(a_spec("m", model_type="onnx", storage_key="nosy"))
     assert len(cache.artifacts) == 1
     assert await cache.asked(spec) == ["list m"], "who may have the old one"
-
-
-async def test_credentials_of_a_request_have_their_own(cache):
-    """Whatever the stored ones may do."""
-    cache.put(FILE)
-    await cache.asked()
-    spec = a_spec("m", storage_params={"access_key_id": "mine", "secret_access_key": "too"})
-    assert await cache.asked(spec) == ["list m", "read m/model.onnx 0+300"]
-    assert await cache.asked(spec) == ["list m"]
-    assert len(cache.artifacts) == 2
 
 
 async def test_after_a_refusal_the_owner_shows_that_it_may_read(cache):

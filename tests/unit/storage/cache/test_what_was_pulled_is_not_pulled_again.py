@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-
-import pytest
 
 from tests.builders import a_spec
-from tests.unit.storage.cache.conftest import MODEL, content_of, counted, pages
+from tests.unit.storage.cache.conftest import MODEL, content_of, pages
 from tests.unit.storage.rigs import folder_content
 
 LISTING = ["list m"]
-
-
-async def test_a_cold_load_asks_for_every_byte_once(cache):
-    """What is read to plan with is not read again to place it."""
-    cache.put()
-    misses = counted("cache_requests_total", result="miss")
-    artifact = await cache.load()
-    assert sorted(cache.bucket.calls) == [*LISTING, *sorted(f"read {key} 0+{len(content)}" for key, content in MODEL.items())]
-    assert content_of(artifact) == {key.removeprefix("m/"): content for key, content in MODEL.items()}
-    assert counted("cache_requests_total", result="miss") == misses + 1
-
-
-async def test_a_second_id_has_no_second_copy(cache):
-    """Another model with the same files: one listing, zero bytes, the same inodes."""
-    cache.put()
-    first = await cache.load()
-    hits, saved = counted("cache_requests_total", result="hit"), counted("cache_saved_bytes_total")
-    assert await cache.asked(a_spec("m", model_id="other")) == LISTING
-    second = await cache.load(a_spec("m", model_id="third"))
-    assert second == first and len(cache.artifacts) == 1
-    assert counted("cache_requests_total", result="hit") == hits + 2
-    assert counted("cache_saved_bytes_total") == saved + 2 * sum(map(len, MODEL.values()))
 
 
 async def test_a_schema_is_not_read_again(cache):
@@ -46,19 +20,6 @@ async def test_a_schema_is_not_read_again(cache):
     assert await cache.asked(spec) == pages(before)
     model = await cache.load(spec)
     assert sorted(content_of(model)) == ["1/model.onnx"]
-
-
-async def test_only_what_changed_is_pulled(cache):
-    """One of three objects is replaced: its bytes, and the old files under a second name."""
-    cache.put()
-    old = await cache.load()
-    cache.bucket.put("m/1/weights.bin", b"new" * 1000)
-    saved = counted("cache_saved_bytes_total")
-    assert await cache.asked() == [*LISTING, "read m/1/weights.bin 0+3000"]
-    assert counted("cache_saved_bytes_total") == saved + 322
-    new = await cache.load()
-    assert content_of(new)["1/weights.bin"] == b"new" * 1000 and content_of(old)["1/weights.bin"] == b"two" * 1000
-    assert (new.root / "1/model.onnx").stat().st_ino == (old.root / "1/model.onnx").stat().st_ino
 
 
 async def test_what_was_there_before_a_change_is_found_again(cache):
@@ -80,43 +41,6 @@ async def test_a_file_that_is_not_served_changes_nothing(cache):
     assert await cache.asked(spec) == LISTING
 
 
-async def test_the_next_process_finds_it(cache):
-    """Nothing is in memory but what it reads from the volume."""
-    cache.put()
-    first = await cache.load()
-    again = cache.again()
-    assert await again.asked() == LISTING
-    assert (await again.store.reclaim(first.key)) == first
-    assert await again.store.reclaim("0" * 64) is None
-
-
-async def test_a_lost_journal_costs_no_artifact(cache):
-    """Its salt is for what may be a secret."""
-    cache.put({"m/model.onnx": b"abc"})
-    await cache.asked()
-    assert await cache.again(salt=b"pepper").asked() == LISTING
-
-
-async def test_another_storage_key_or_place_has_another_artifact(cache):
-    """Equal names, versions and sizes."""
-    cache.put()
-    await cache.asked()
-    for artifacts, config in enumerate(({}, {"endpoint_url": "http://elsewhere"}), 2):
-        cache.rig.configure("k", {"type": "s3", "bucket": "b", **config})
-        assert len(await cache.asked(a_spec("m", storage_key="k"))) == 4
-        assert len(cache.artifacts) == artifacts
-
-
-async def test_a_storage_key_keeps_its_artifact_when_its_credentials_change(cache):
-    """One listing, with the new ones."""
-    cache.put()
-    cache.identity("k")
-    spec = a_spec("m", storage_key="k")
-    await cache.asked(spec)
-    cache.rig.configure("k", {"type": "s3", "bucket": "b", "access_key_id": "k", "secret_access_key": "rotated"})
-    assert await cache.asked(spec) == LISTING
-
-
 async def test_what_has_no_version_is_not_kept(cache):
     """Two answers cannot be told apart: pulled each time, gone with the model, never found."""
     cache.bucket.etag = lambda key: ""
@@ -127,20 +51,6 @@ async def test_what_has_no_version_is_not_kept(cache):
     for artifact in (first, second):
         await cache.store.release(artifact)
     assert cache.artifacts == [] and folder_content(cache.volume.staging_dir) == []
-
-
-async def test_a_record_tells_no_secret_and_is_ours_alone(cache):
-    """Mode 0600, although nothing in it gives access; the format is the first thing in it."""
-    cache.identity("secret-key-id")
-    cache.put()
-    params = {"secret_access_key": "hidden-letters", "access_key_id": "i"}
-    artifact = await cache.load(a_spec("m", storage_key="secret-key-id", storage_params=params))
-    record = artifact.root.parent / "meta.json"
-    content = record.read_text()
-    assert record.stat().st_mode & 0o777 == 0o600
-    assert content.startswith('{"format":3,"boot_id":') and json.loads(content)["key"] == artifact.key
-    assert artifact.root.parent.name.startswith(f"{artifact.key}.")
-    assert "hidden" not in content and "secret-key" not in content
 
 
 async def test_the_last_use_outlives_the_process(cache):
@@ -154,15 +64,6 @@ async def test_the_last_use_outlives_the_process(cache):
     await again.store.prepare()
     again.space.give_way(1)
     assert first.exists() and sum(path.exists() for path in others) == 1
-
-
-@pytest.mark.parametrize("files", [{"m/model.onnx": b""}, {"m/1/model.onnx": b"", "m/1/b": b"x", "m/config.pbtxt": b""}])
-async def test_empty_files_are_kept_too(cache, files):
-    """Nothing is to be read of them."""
-    cache.put(files)
-    first = await cache.asked(a_spec("m", model_type="onnx"))
-    assert first
-    assert await cache.asked(a_spec("m", model_type="onnx")) == pages(first)
 
 
 async def test_a_damaged_artifact_in_use_does_not_stand_for_its_successor(cache):
@@ -179,20 +80,3 @@ async def test_a_damaged_artifact_in_use_does_not_stand_for_its_successor(cache)
     assert space.give_way(1) > 0 and not successor.root.exists()
     await cache.store.release(damaged)
     assert (space.held_bytes(), cache.artifacts) == (0, [])
-
-
-async def test_an_artifact_counts_until_its_files_are_deleted(cache, monkeypatch):
-    """Else the volume's limit could be passed meanwhile."""
-    cache.put()
-    await cache.store.release(await cache.load())
-    space, held = cache.space, []
-    before = space.held_bytes()
-    rmtree = shutil.rmtree
-
-    def slow(*args, **kwargs):
-        held.append(space.held_bytes())
-        rmtree(*args, **kwargs)
-
-    monkeypatch.setattr("adapter.volume.trash.shutil.rmtree", slow)
-    assert space.give_way(1) == before > sum(map(len, MODEL.values()))
-    assert (held, space.held_bytes()) == ([before], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound
+from adapter.errors import InvalidModel, InvalidRequest
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_rig, opened, write_tree
 
@@ -31,18 +31,6 @@ def open_model(rig, claim):
 
 def paths(model):
     return [file.path for file in model.listing.files]
-
-
-async def test_a_directory_is_its_own_artifact(open_model, claim, rig):
-    """Nothing is copied, nothing is ours, and releasing it deletes nothing."""
-    write_tree(claim, {"a/m/1/model.onnx": b"abc", "a/m/config.pbtxt": b"", "other/x": b""})
-    model = await open_model("/a/m/")
-    assert paths(model) == ["1/model.onnx", "config.pbtxt"]
-    assert (model.listing.origin, model.listing.name, model.listing.is_single_file) == ("pvc://c/a/m", "m", False)
-    artifact = await model.fetch(model.listing.files)
-    assert (artifact.root, artifact.is_ours) == (claim / "a/m", False)
-    await rig.store.release(artifact)
-    assert (claim / "a/m/1/model.onnx").exists() and rig.is_clean
 
 
 @pytest.mark.parametrize("path", ["", "/", "//"])
@@ -75,36 +63,6 @@ async def test_a_link_to_a_single_file_is_followed(open_model, claim):
     assert ((await model.fetch(model.listing.files)).root / "model-7.onnx").read_bytes() == b"abc"
 
 
-async def test_links_inside_are_followed(open_model, claim):
-    """Relative, or absolute as the claim is mounted."""
-    write_tree(claim, {"m/1/model.onnx": b"abc", "shared/labels.txt": b"xy"})
-    (claim / "m/1/labels.txt").symlink_to("../../shared/labels.txt")
-    (claim / "m/extra").symlink_to(claim / "shared")
-    assert paths(await open_model()) == ["1/labels.txt", "1/model.onnx", "extra/labels.txt"]
-
-
-# path of the link in the claim, its target, words
-BAD_LINKS = [
-    ("m/x", "/etc/passwd", "leads out of"),
-    ("m/x", "../../other/secret", "leads out of"),
-    ("m/x", "../../../models", "leads out of"),
-    ("m/x", "absent", "leads nowhere"),
-    ("m/x", "/absolute/elsewhere", "leads out of"),
-    ("m/x", "x", "leads round in a circle"),
-    ("m/sub/x", "..", "leads round in a circle"),
-    ("m/sub/x", "../..", "leads round in a circle"),
-]
-
-
-@pytest.mark.parametrize(("name", "target", "words"), BAD_LINKS)
-async def test_a_link_that_leads_elsewhere_refuses_the_model(open_model, claim, name, target, words):
-    """Out of the claim, also into another one, nowhere, or in a circle."""
-    write_tree(claim, {"m/sub/file": b"x"})
-    (claim / name).symlink_to(target)
-    with pytest.raises(InvalidModel, match=words):
-        await open_model()
-
-
 @pytest.mark.parametrize("target", ["/etc", "../other", "..", "loop"])
 async def test_a_path_that_is_such_a_link_is_refused(open_model, claim, target):
     """The path itself is no exception, nor is a schema's."""
@@ -114,12 +72,6 @@ async def test_a_path_that_is_such_a_link_is_refused(open_model, claim, target):
         await open_model("loop")
     with pytest.raises(InvalidModel, match=r"leads (out of|round)"):
         await open_model("m", schema_path="loop/secret")
-
-
-async def test_a_claim_that_is_not_mounted_is_named(open_model, claim):
-    """With the place where it is expected, in both containers."""
-    with pytest.raises(InvalidRequest, match=rf"the volume claim 'nope' is not mounted: expected it at {claim.parent}/nope .* in Triton's"):
-        await open_model(storage_params={"name": "nope"})
 
 
 @pytest.mark.parametrize("name", ["..", ".", "../c", "c/m", "c\0", "/etc"])
@@ -135,27 +87,6 @@ async def test_a_config_without_a_claim_is_invalid(rig, name):
     rig.configure("k", {"type": "pvc", "name": name})
     with pytest.raises(InvalidRequest, match=r"^no claim: neither storage config 'k' nor storage_params has the name"):
         await opened(rig.store, a_spec(storage_key="k"))
-
-
-async def test_parameters_alone_name_a_claim(rig, claim):
-    """As a storageUri `pvc://claim/path` arrives: no storage key at all."""
-    write_tree(claim, {"m/file": b"abc"})
-    assert paths(await opened(rig.store, a_spec(storage_params={"type": "pvc", "name": "c"}))) == ["file"]
-
-
-async def test_a_directory_without_files_is_not_found(open_model, claim):
-    """Triton would be shown an empty model."""
-    (claim / "m/1").mkdir(parents=True)
-    with pytest.raises(SourceNotFound, match="holds no files"):
-        await open_model()
-
-
-async def test_a_schema_of_the_same_name_is_another_file(open_model, claim):
-    """Source: pvc_same_basename_schema."""
-    write_tree(claim, {"a/model/1/model.onnx": b"abc", "b/model": b"{}"})
-    model = await open_model("a/model", schema_path="b/model")
-    assert await model.read(model.listing.schema) == b"{}"
-    assert paths(model) == ["1/model.onnx"]
 
 
 # what the storage helper links to, whether that is a model
@@ -186,17 +117,3 @@ async def test_the_storage_helper_links_to_a_claim(tmp_path, volume, claim, embe
         with pytest.raises(InvalidModel, match="leads out of"):
             await opened(rig.store, spec)
     rig.store.close()
-
-
-async def test_a_helped_model_stays_in_its_claim(rig, claim):
-    """A link from it into another claim is an escape; the schema may lie in a claim too."""
-    write_tree(claim, {"m/model": b"abc", "s.json": b"{}"})
-    (rig.root / "id").mkdir()
-    (rig.root / "id/m").symlink_to(claim / "m")
-    (rig.root / "id/_schema.json").symlink_to(claim / "s.json")
-    spec = a_spec(str(rig.root / "id/m"), disk_size_bytes=3, schema_path=str(rig.root / "id/_schema.json"))
-    model = await opened(rig.store, spec)
-    assert await model.read(model.listing.schema) == b"{}"
-    (claim / "m/x").symlink_to("../../other/secret")
-    with pytest.raises(InvalidModel, match=rf"leads out of {claim}"):
-        await opened(rig.store, spec)

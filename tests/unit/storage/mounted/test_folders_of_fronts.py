@@ -6,15 +6,13 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceChanged, SourceNotFound, SourceUnavailable
-from adapter.model import Layout, ModelSpec, Named
+from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable
+from adapter.model import ModelSpec, Named
 from adapter.ports import StoredModel
-from adapter.triton.repository import Repository
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_rig, opened, reached, write_tree
@@ -41,9 +39,6 @@ async def find(tmp_path: Path, folder: Path, volume: Volume):
     rig.store.close()
 
 
-Find = Callable[..., object]
-
-
 def a_front_spec(folder: Path, path: str) -> ModelSpec:
     return a_spec(path, folders=(folder,), named=Named("n", path))
 
@@ -61,38 +56,6 @@ def seen_outside(monkeypatch: pytest.MonkeyPatch, *outside: Path) -> list[str]:
 
         monkeypatch.setattr(os, name, call)
     return seen
-
-
-async def test_files_are_linked_where_they_lie_and_outlive_the_model(find, folder: Path, volume: Volume) -> None:
-    """Nothing is copied; an unload takes the links alone."""
-    stored = await find(folder / "hash/model")
-    assert [file.path for file in stored.listing.files] == ["1/model.py", "config.pbtxt"]
-    assert await stored.read(stored.listing.files[1]) == MODEL["config.pbtxt"]
-    artifact = await stored.fetch(stored.listing.files)
-    assert (artifact.is_ours, artifact.key, artifact.root) == (False, None, folder / "hash/model")
-    repository = Repository(volume)
-    try:
-        await repository.place("m", Layout(links={file.path: file for file in stored.listing.files}), artifact)
-        placed = volume.repository_dir / "m/1/model.py"
-        assert placed.is_symlink()
-        assert placed.resolve() == folder / "hash/model/1/model.py"
-        await repository.remove("m")
-    finally:
-        repository.close()
-    assert not placed.exists()
-    assert {path: (folder / "hash/model" / path).read_bytes() for path in MODEL} == MODEL
-
-
-@pytest.mark.parametrize(
-    "path", ["hash/model", "hash/model/", "hash//model", "other/../hash/./model", "link", "absolute", "loop/hash/model"]
-)
-async def test_links_and_dots_are_followed_inside(find, folder: Path, path: str) -> None:
-    (folder / "other").mkdir()
-    (folder / "link").symlink_to("hash/model")
-    (folder / "absolute").symlink_to(folder / "hash/model")
-    (folder / "loop").symlink_to("../models")
-    artifact = await (await find(f"{folder}/{path}")).fetch(())
-    assert artifact.root == folder / "hash/model"
 
 
 async def test_a_path_may_lead_from_one_folder_to_the_next(
@@ -187,27 +150,6 @@ async def test_what_is_not_there_is_told_from_what_is_no_model(find, folder: Pat
         await find("hash/model")
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, 0o140600)], ids=["pipe", "socket"])
-@pytest.mark.parametrize("path", ["hash/model/1/special", "special"])
-async def test_special_files_are_refused_and_not_opened(find, folder: Path, make: Callable[[Path], None], path: str) -> None:
-    make(folder / path)
-    with pytest.raises(InvalidModel, match="is neither a file nor a directory"):
-        await find(folder / ("hash/model" if "/" in path else path))
-
-
-async def test_a_directory_that_is_entered_by_two_links_in_each_other_is_no_model(find, folder: Path) -> None:
-    (folder / "hash/model/1/up").symlink_to("..")
-    with pytest.raises(InvalidModel, match="round in a circle"):
-        await find(folder / "hash/model")
-
-
-async def test_what_changes_after_the_listing_is_not_placed(find, folder: Path) -> None:
-    stored = await find(folder / "hash/model")
-    (folder / "hash/model/1/model.py").write_bytes(b"longer than before")
-    with pytest.raises(SourceChanged):
-        await stored.fetch(stored.listing.files)
-
-
 async def test_a_folder_that_hangs_holds_up_nobody_else(find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own callers are told so within their time; a load from another folder goes on."""
     other = tmp_path / "other"
@@ -231,15 +173,3 @@ async def test_a_folder_that_hangs_holds_up_nobody_else(find, folder: Path, tmp_
     finally:
         answers.set()
     assert all(isinstance(outcome, SourceUnavailable) and f"the folder {folder}" in outcome.text for outcome in outcomes)
-
-
-async def test_a_survey_looks_there_too(tmp_path: Path, folder: Path, volume: Volume) -> None:
-    rig = make_rig(tmp_path, volume)
-    try:
-        told = await rig.store.survey(a_front_spec(folder, str(folder / "hash/model")), 5)
-        assert told.listing is not None
-        assert told.seen_bytes == told.listing.size_bytes == sum(map(len, MODEL.values()))
-        with pytest.raises(AdapterError):
-            await rig.store.survey(a_front_spec(folder, str(folder / "../../secret")), 5)
-    finally:
-        rig.store.close()

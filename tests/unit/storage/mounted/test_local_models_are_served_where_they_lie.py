@@ -6,15 +6,10 @@ import os
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceError, SourceNotFound
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
 from adapter.storage.mounted import local
-from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.mounted.finders import Mounted
-from adapter.storage.search import READ_LIMIT_BYTES
-from adapter.volume.volume import Volume
-from adapter.workers import Stop, Stopped
-from tests.builders import a_spec
-from tests.unit.storage.rigs import make_rig, make_search, opened, write_tree
+from tests.unit.storage.rigs import make_search, write_tree
 
 
 @pytest.fixture
@@ -53,63 +48,6 @@ def find(root, mounted):
     return run
 
 
-SIZES = [
-    ({"1/airbnb.model.lr.zip": 15259}, "1/airbnb.model.lr.zip", 15259),
-    ({"1/airbnb.model.lr.zip": 15259}, "1", 15259),
-    ({"2/model.savedmodel/saved_model.pb": 78737, "2/model.savedmodel/variables/variables.index": 923,
-      "2/model.savedmodel/variables/variables.data-00000-of-00001": 39295616}, "2", 39375276),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("tree", "measured", "size"), SIZES)
-@pytest.mark.parametrize("through_link", [False, True])
-async def test_sizes_are_those_of_the_files(root, find, tree, measured, size, through_link):
-    """The same through a link."""
-    for path, length in tree.items():
-        write_tree(root / "id", {path: b""})
-        os.truncate(root / "id" / path, length)
-    if through_link:
-        (root / "id" / "link").symlink_to(measured)
-    assert (await find(f"id/{'link' if through_link else measured}")).listing.size_bytes == size
-
-
-async def test_a_directory_is_its_own_artifact(root, find):
-    """Nothing is copied, and nothing is ours to delete."""
-    write_tree(root / "id/m", {"1/model.onnx": b"abc", "config.pbtxt": b"", ".hidden": b"h"})
-    model = await find("id/m")
-    assert [file.path for file in model.listing.files] == [".hidden", "1/model.onnx", "config.pbtxt"]
-    assert (model.listing.name, model.listing.is_single_file, model.listing.origin) == ("m", False, str(root / "id/m"))
-    artifact = await model.fetch(model.listing.files)
-    assert (artifact.root, artifact.is_ours) == (root / "id/m", False)
-
-
-async def test_a_single_file_lies_in_its_directory(root, find):
-    """The artifact's root holds it under its own name."""
-    write_tree(root / "id", {"model.onnx": b"abc", "other": b"x"})
-    model = await find("id/model.onnx")
-    assert [file.path for file in model.listing.files] == ["model.onnx"]
-    assert model.listing.is_single_file
-    assert (await model.fetch(model.listing.files)).root == root / "id"
-
-
-async def test_a_schema_has_an_absolute_path_of_its_own(root, find):
-    """Source: the request as the storage helper rewrites it."""
-    write_tree(root / "id", {"model/model.onnx": b"abc", "_schema.json": b"{}"})
-    model = await find("id/model", schema_path=str(root / "id/_schema.json"))
-    assert model.listing.schema.path == "_schema.json"
-    assert await model.read(model.listing.schema) == b"{}"
-    assert [file.path for file in model.listing.files] == ["model.onnx"]
-
-
-async def test_small_files_are_read_and_large_ones_are_not(root, find):
-    """No config.pbtxt has megabytes."""
-    write_tree(root / "id/m", {"config.pbtxt": b"x" * 100, "large": bytes(READ_LIMIT_BYTES + 1)})
-    model = await find("id/m")
-    assert await model.read(model.listing.find("config.pbtxt")) == b"x" * 100
-    with pytest.raises(InvalidModel, match=rf"'large' of .* has {READ_LIMIT_BYTES + 1} bytes, expected at most {READ_LIMIT_BYTES}"):
-        await model.read(model.listing.find("large"))
-
-
 @pytest.mark.parametrize("change", ["content", "replace", "remove"])
 async def test_a_changed_file_is_noticed(root, find, change):
     """Neither read nor placed as if it were what was listed."""
@@ -141,21 +79,6 @@ async def test_a_path_outside_of_the_root_is_invalid(root, mounted, path):
         await models.helped(make_search(path.format(root=root), disk_size_bytes=1))
 
 
-@pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock", "cache/ours", "cache/ours/artifacts/x", "link/x"])
-async def test_our_own_folders_hold_no_models(tmp_path, path):
-    """A model made of another model's placed files would vanish with it. The cache is where CACHE_DIR says, and where it is by default."""
-    root = tmp_path / "models"
-    volume = Volume(root / "_triton_models", root / "cache/ours")
-    volume.claim()
-    write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b"", "cache/ours/artifacts/x": b"a"})
-    (root / "link").symlink_to("cache/ours/artifacts")
-    rig = make_rig(tmp_path, volume)
-    with pytest.raises((InvalidRequest, InvalidModel), match=r"leads into .*, where no model may lie"):
-        await opened(rig.store, a_spec(str(root / path), disk_size_bytes=1))
-    rig.store.close()
-    volume.close()
-
-
 async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, mounted):
     """By its directories, and by a link to the folder above."""
     write_tree(root, {"id/model": b"", "id/link/x": b""})
@@ -165,18 +88,6 @@ async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, mounted):
     for path in ("above", "id"):
         with pytest.raises(InvalidModel, match=r"leads into .*, where no model may lie"):
             await models.helped(make_search(str(root / path), disk_size_bytes=1))
-
-
-async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
-    """Only the folder itself is ours."""
-    volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/cache/ours")
-    volume.claim()
-    write_tree(tmp_path / "models/cache", {"m/file": b"abc"})
-    rig = make_rig(tmp_path, volume)
-    spec = a_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
-    assert (await opened(rig.store, spec)).listing.size_bytes == 3
-    rig.store.close()
-    volume.close()
 
 
 async def test_nothing_there_is_not_found(root, find):
@@ -189,17 +100,6 @@ async def test_nothing_there_is_not_found(root, find):
         await find("empty")
     with pytest.raises(SourceNotFound, match=r"schema_path .*/s.json does not exist"):
         await find("m", schema_path=str(root / "s.json"))
-
-
-async def test_links_inside_are_followed(root, find):
-    """Relative and absolute, to files and directories, also as the last part of the path."""
-    write_tree(root / "id", {"v3/1/model.onnx": b"abc", "shared/labels.txt": b"xy"})
-    (root / "id/current").symlink_to("v3")
-    (root / "id/v3/labels").symlink_to(root / "id/shared")
-    (root / "id/v3/1/again.onnx").symlink_to("model.onnx")
-    listing = (await find("id/current")).listing
-    assert [(file.path, file.size_bytes) for file in listing.files] == [
-        ("1/again.onnx", 3), ("1/model.onnx", 3), ("labels/labels.txt", 2)]  # fmt: skip
 
 
 # name of the link in id/m, its target, words
@@ -225,22 +125,6 @@ async def test_a_link_that_leads_elsewhere_refuses_the_model(root, find, name, t
     (root / "id/m" / name).symlink_to(target)
     with pytest.raises(InvalidModel, match=words):
         await find("id/m")
-
-
-@pytest.mark.parametrize("target", ["/etc", "../outside"])
-async def test_a_model_path_that_is_a_link_out_is_refused(root, find, target):
-    """The path itself is no exception."""
-    (root.parent / "outside").mkdir()
-    (root / "m").symlink_to(target)
-    with pytest.raises(InvalidModel, match="leads out of"):
-        await find("m")
-
-
-async def test_a_link_above_the_path_is_seen_too(root, find):
-    """A parent directory may be the link."""
-    (root / "d").symlink_to("/etc")
-    with pytest.raises(InvalidModel, match="leads out of"):
-        await find("d/passwd")
 
 
 async def test_links_cannot_multiply_without_end(root, find, monkeypatch):
@@ -270,25 +154,4 @@ async def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
     write_tree(root / "m", {"file": b""})
     (root / "m" / os.fsdecode(b"bad\xff")).write_bytes(b"")
     with pytest.raises(InvalidModel, match="not UTF-8"):
-        await find("m")
-
-
-def test_a_stop_ends_the_listing(root):
-    """A cancelled load lists nothing more."""
-    write_tree(root / "m", {"file": b""})
-    stop = Stop()
-    stop.set()
-    with pytest.raises(Stopped):
-        local.listed(local.Place(Bounds(root), root / "m", None, "m", "m"), stop)
-
-
-async def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):
-    """Said with the path."""
-    write_tree(root / "m", {"file": b""})
-
-    def denied(_: object) -> object:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "scandir", denied)
-    with pytest.raises(SourceError, match="m cannot be read: Permission denied"):
         await find("m")

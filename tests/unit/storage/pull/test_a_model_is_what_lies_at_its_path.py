@@ -57,47 +57,11 @@ def test_the_files_of_a_path(keys, path, expected):
     assert paths(find(filled(*keys), path)) == expected
 
 
-def test_a_listing_names_its_origin_and_its_kind():
-    """What layouts and people need to know."""
-    bucket = filled("a/b/model.onnx", "a/c/1/model.onnx")
-    single, folder = find(bucket, "a/b/model.onnx/").listing, find(bucket, "/a/c").listing
-    assert (single.origin, single.name, single.is_single_file) == ("memory://b/a/b/model.onnx", "model.onnx", True)
-    assert (folder.origin, folder.name, folder.is_single_file) == ("memory://b/a/c", "c", False)
-
-
-def test_each_file_leads_back_to_its_object():
-    """Key, size and ETag are those that were listed."""
-    bucket = filled("a/m/1/model.onnx", "a/single.onnx", "s/schema.json")
-    found = find(bucket, "a/m", "/s/schema.json")
-    assert found.stored(found.listing.files[0]) == bucket.stored("a/m/1/model.onnx")
-    assert found.stored(found.listing.schema) == bucket.stored("s/schema.json")
-    single = find(bucket, "a/single.onnx")
-    assert single.stored(single.listing.files[0]) == bucket.stored("a/single.onnx")
-
-
 @pytest.mark.parametrize("path", ["", "/", "///"])
 def test_an_empty_path_is_invalid(path):
     """The whole bucket is no model."""
     with pytest.raises(InvalidRequest, match="modelPath is empty"):
         find(filled("model.onnx"), path)
-
-
-@pytest.mark.parametrize("path", ["..", "a/..", "../a", "a/../b", ".", "./a", "a/./b", "x/.."])
-def test_a_path_that_leads_elsewhere_is_invalid(path):
-    """Rejected, not clamped."""
-    with pytest.raises(InvalidRequest, match=r"has a '\.' or '\.\.' in it"):
-        find(filled("a/b"), path)
-
-
-def test_dots_inside_of_a_name_are_fine():
-    """Only whole segments are special."""
-    assert paths(find(filled("a..b/...x"), "a..b")) == ["...x"]
-
-
-def test_a_nul_byte_is_invalid():
-    """It would cut the name on disk."""
-    with pytest.raises(InvalidRequest, match="NUL"):
-        find(filled("a"), "a\0b")
 
 
 # key below the model `m`, what is wrong with it
@@ -120,12 +84,6 @@ def test_a_key_that_cannot_be_a_file_refuses_the_model(key, problem):
         find(filled("m/good", key), "m")
     assert problem in caught.value.text
     assert repr(key)[1:20] in caught.value.text
-
-
-def test_a_single_object_with_a_name_too_long_is_refused():
-    """It would be a file of that name."""
-    with pytest.raises(InvalidRequest, match="more than 255 bytes"):
-        find(filled("m/" + "x" * 256), "m/" + "x" * 256)
 
 
 @pytest.mark.parametrize("keys", [("m/a", "m/a/b"), ("m/x/y", "m/x/y/z/w"), ("m/a", "m/a-", "m/a/b/c")])
@@ -165,13 +123,6 @@ def test_nothing_found_names_what_is_near(keys, path, near):
     assert text.count(", ") <= 2
 
 
-def test_a_folder_that_all_share_is_nothing_that_is_near():
-    """Names are compared, not the long way to them."""
-    way = "projects/recommendations/production"
-    text = refused_at(filled(f"{way}/ranker.onnx", f"{way}/embeddings.onnx"), f"{way}/rankr.onnx")
-    assert text.endswith(f"; close to it: '{way}/ranker.onnx'")
-
-
 def test_names_made_to_be_compared_slowly_have_an_end():
     """A thousand long names, each nearly the one that was asked for: only their first letters are compared."""
     name = "ab" * 99
@@ -193,42 +144,10 @@ def refused_at(bucket, path):
     return caught.value.text
 
 
-def test_a_schema_is_named_from_the_root_of_the_bucket():
-    """Not relative to the model; as the Go adapter's puller does."""
-    found = find(filled("m/model.onnx", "s/_schema.json", "m/s/_schema.json"), "m", "s/_schema.json").listing
-    assert found.schema is not None and found.schema.path == "_schema.json"
-    assert [file.path for file in found.files] == ["model.onnx", "s/_schema.json"]
-
-
-def test_a_schema_may_have_the_name_of_the_model():
-    """It is kept apart from the files."""
-    bucket = MemoryBucket({"a/model": b"model", "b/model": b"schema"})
-    found = find(bucket, "a/model", "b/model")
-    assert found.listing.schema.path == "model"
-    assert found.stored(found.listing.schema).key == "b/model"
-    assert found.stored(found.listing.files[0]).key == "a/model"
-
-
 def test_a_schema_that_is_missing_is_not_found():
     """Named as a schema, so that nobody looks for the model."""
     with pytest.raises(SourceNotFound, match=r"there is no schema at 's/schema.json' in memory://b; close to it: 's/schema2.json'"):
         find(filled("m/x", "s/schema2.json"), "m", "/s/schema.json")
-
-
-def test_a_search_counts_page_by_page():
-    """Whoever does not wait for the end knows what was seen until then."""
-    bucket, search = filled(*[f"m/{number}" for number in range(30)], page_objects=10), make_search()
-    seen = []
-    original = bucket.list_page
-
-    async def list_page(*arguments, **options):
-        seen.append(search.seen_bytes)
-        return await original(*arguments, **options)
-
-    bucket.list_page = list_page
-    find(bucket, "m", search=search)
-    assert seen == [0, 100, 200]
-    assert search.seen_bytes == 300
 
 
 def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
@@ -303,18 +222,6 @@ def test_a_store_that_does_not_sort_hides_nothing(keys, files):
     assert paths(find(Unsorted(dict.fromkeys(keys, b"x")), "m")) == files
 
 
-def test_a_few_rows_are_no_proof_of_an_order():
-    """Two rows that ascend are as likely as two that do not."""
-
-    class Sparse(Unsorted):
-        async def list_page(self, prefix, *, token=None, **_):
-            rows = [key for key in ("m-1", "m-2", "m0", "m") if key.startswith(prefix)]
-            start = int(token or 0)
-            return Page(objects=(self.stored(rows[start]),), next_token=str(start + 1) if start + 1 < len(rows) else None)
-
-    assert paths(find(Sparse(dict.fromkeys(("m-1", "m-2", "m0", "m"), b"x")), "m")) == ["m"]
-
-
 class Narrow(MemoryBucket):
     """Refuses a prefix without a slash: by a policy for `m/*` alone, or as S3's directory buckets do."""
 
@@ -347,49 +254,6 @@ def test_a_refusal_holds_when_the_store_goes_away_after_it():
     bucket.fail("list", SourceUnavailable("away"))
     with pytest.raises(SourceDenied, match="403"):
         find(bucket, "m")
-
-
-def test_what_is_wrong_below_the_folder_is_told_after_a_refusal():
-    """The folder's own listing has answered."""
-    with pytest.raises(InvalidRequest, match=r"has a '\.\.' in it"):
-        find(Narrow({"m/../x": b"1"}), "m")
-
-
-def test_a_store_that_is_away_is_not_asked_for_the_folder():
-    """Only a refusal is an answer."""
-    bucket = filled("m/x")
-    bucket.fail("list", SourceUnavailable("away"))
-    with pytest.raises(SourceUnavailable, match="away"):
-        find(bucket, "m")
-    assert bucket.calls == ["list m"]
-
-
-def test_a_key_that_is_listed_twice_is_no_listing():
-    """In one listing; the folder's own listing repeats what was seen before."""
-
-    class Twice(MemoryBucket):
-        async def list_page(self, prefix, **options):
-            page = await super().list_page(prefix, **options)
-            return Page(objects=page.objects * 2)
-
-    with pytest.raises(SourceUnavailable, match="listed a key below 'm/' twice"):
-        find(Twice({"m/x": b"1"}), "m")
-
-
-def test_a_schema_among_the_files_costs_no_request():
-    """It was listed with them, and leads to the same object."""
-    bucket = filled("a/m/model.onnx", "a/m/s/_schema.json")
-    found = find(bucket, "a/m", "/a/m/s/_schema.json")
-    assert bucket.calls == ["list a/m"]
-    assert found.listing.schema.path == "_schema.json"
-    assert found.stored(found.listing.schema) == bucket.stored("a/m/s/_schema.json")
-    assert paths(found) == ["model.onnx", "s/_schema.json"]
-
-
-def test_a_schema_that_is_missing_below_the_model_has_its_hint():
-    """It is asked for, since the model's files were not it."""
-    with pytest.raises(SourceNotFound, match=r"there is no schema at 'm/schema.json' in memory://b; close to it: 'm/schema2.json'"):
-        find(filled("m/x", "m/schema2.json"), "m", "m/schema.json")
 
 
 @pytest.mark.parametrize(("files", "is_in_thread"), [(10, False), (1000, True)])

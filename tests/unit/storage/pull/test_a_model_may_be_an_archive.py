@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from contextlib import suppress
-
 import pytest
 
 from adapter.errors import InvalidRequest
-from tests.builders import a_spec, tar_of, zip_of
-from tests.unit.storage.rigs import folder_content, opened
+from tests.builders import a_spec, tar_of
+from tests.unit.storage.rigs import opened
 
 TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
 
 
 def spec(path="m.tar.gz", **params):
     return a_spec(path, storage_params={"unpack": "true"} | params)
-
-
-async def settled(rig):
-    """Once deletions in threads are through."""
-    volume = rig.volume
-    for _ in range(5000):
-        if not any(os.listdir(folder) for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir)):
-            return True
-        await asyncio.sleep(0.001)
-    return False
-
-
-@pytest.mark.parametrize(("name", "make"), [("m.tar.gz", tar_of), ("m.zip", zip_of)])
-@pytest.mark.parametrize("top", ["", "my-model/", "./"])
-async def test_the_files_in_it_are_the_model(rig, name, make, top):
-    """One folder around them all is taken off."""
-    rig.bucket.put(f"a/{name}", make([(top + path, content) for path, content in TREE.items()]))
-    model = await opened(rig.store, spec(f"a/{name}"))
-    assert [file.path for file in model.listing.files] == ["1/model.onnx", "config.pbtxt"]
-    assert (model.listing.name, model.listing.is_single_file) == (name, False)
-    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
-    artifact = await model.fetch(model.listing.files)
-    assert artifact.is_ours and folder_content(artifact.root) == ["1/", "1/model.onnx", "config.pbtxt"]
-    await rig.store.release(artifact)
-    assert await settled(rig)
-
-
-async def test_a_version_folder_is_kept(rig):
-    """It says something."""
-    rig.bucket.put("m.zip", zip_of([("7/model.onnx", b"abc")]))
-    assert [file.path for file in (await opened(rig.store, spec("m.zip"))).listing.files] == ["7/model.onnx"]
-
-
-async def test_one_file_in_an_archive_is_a_single_file(rig):
-    """As if it lay there by itself."""
-    rig.bucket.put("m.zip", zip_of([("model.onnx", b"abc")]))
-    assert (await opened(rig.store, spec("m.zip"))).listing.is_single_file
 
 
 async def test_without_the_key_an_archive_is_a_file(rig):
@@ -65,44 +24,6 @@ async def test_without_the_key_an_archive_is_a_file(rig):
         assert [file.path for file in (await opened(rig.store, wanted)).listing.files] == [path]
     with pytest.raises(InvalidRequest, match="unpack is not a boolean"):
         await opened(rig.store, spec(unpack="maybe"))
-
-
-async def test_what_is_not_fetched_goes(rig):
-    """A model that does not fit is refused between opening and fetching."""
-    rig.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
-
-    model = await opened(rig.store, spec())
-    model.close()
-    assert await settled(rig)
-
-
-def reads(rig):
-    return [call for call in rig.bucket.calls if call.startswith("read")]
-
-
-async def test_an_equal_load_pulls_nothing(rig):
-    """While the model is placed, what its archive holds is known; an archive that was given up is pulled again."""
-    rig.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
-    first = await opened(rig.store, spec())
-    artifact = await first.fetch(first.listing.files)
-    rig.bucket.calls.clear()
-    again = await opened(rig.store, spec())
-    assert again.listing == first.listing
-    assert await again.read(again.listing.find("config.pbtxt")) == b"platform: x"
-    assert rig.bucket.calls == ["list m.tar.gz"]
-    again.close()
-    await rig.store.release(artifact)
-    assert await settled(rig)
-    await opened(rig.store, spec())
-    assert len(reads(rig)) == 1
-
-
-async def test_another_archive_is_another_listing(rig):
-    """Even when its files have the same names and lengths."""
-    rig.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
-    first = await opened(rig.store, spec())
-    rig.bucket.put("m.tar.gz", tar_of([("a", b"two")]))
-    assert (await opened(rig.store, spec())).listing != first.listing
 
 
 async def test_what_was_opened_does_not_give_way(kept):
@@ -117,14 +38,6 @@ async def test_what_was_opened_does_not_give_way(kept):
     assert (artifact.root / "a").read_bytes() == b"one"
 
 
-async def test_a_schema_lies_beside_the_archive(rig):
-    """In the bucket, as for any model."""
-    rig.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
-    rig.bucket.put("s.json", b"{}")
-    model = await opened(rig.store, a_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
-    assert await model.read(model.listing.schema) == b"{}"
-
-
 async def test_a_survey_does_not_pull(rig):
     """Until it was unpacked once, the archive's own size is a lower bound."""
     content = tar_of(list(TREE.items()))
@@ -133,28 +46,3 @@ async def test_a_survey_does_not_pull(rig):
     assert (survey.seen_bytes, survey.listing) == (len(content), None)
     model = await opened(rig.store, spec())
     assert (await rig.store.survey(spec(), 20)).listing == model.listing
-
-
-async def test_a_cancel_leaves_nothing(rig):
-    """Whenever it comes."""
-    for turns in range(0, 120, 11):
-        rig.bucket.put("m.tar.gz", tar_of([(f"f{number}", b"%d" % turns * 1000) for number in range(50)]))  # a version not seen before
-        task = asyncio.create_task(opened(rig.store, spec()))
-        for _ in range(turns):
-            await asyncio.sleep(0.0001)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            (await task).close()
-        assert await settled(rig)
-
-
-async def test_another_server_has_other_archives(kept):
-    """A bucket of one name, with an object of one version: the listing of one server says nothing of the other's."""
-    kept.bucket.etag = lambda key: "1"
-    for server in ("a", "b"):
-        kept.configure("k", {"type": "s3", "bucket": "b", "endpoint_url": f"http://{server}"})
-        kept.bucket.put("m.zip", zip_of([(server, b"content")]))
-        assert [
-            file.path
-            for file in (await opened(kept.store, a_spec("m.zip", storage_key="k", storage_params={"unpack": "true"}))).listing.files
-        ] == [server]

@@ -22,69 +22,8 @@ def reached(stored, **params):
     return config, connection_of(config)
 
 
-def test_an_empty_endpoint_is_none():
-    """It must not turn the stored one off: the keys would go to Amazon."""
-    _, connection = reached(STORED, endpoint_url="")
-    assert connection.url == "https://ours:9000"
-    assert connection.key("access_key_id") == "stored-id"
-
-
-def test_anonymous_false_does_not_bring_the_chain_back():
-    """A request cannot ask for the pod's identity."""
-    _, connection = reached(STORED, endpoint_url="http://theirs", anonymous="false")
-    assert connection.is_anonymous
-
-
-def test_other_parameters_keep_the_stored_keys():
-    """Bucket and region are a request's to choose."""
-    _, connection = reached(STORED, bucket="other", region="eu-1")
-    assert connection.key("secret_access_key") == "stored-secret"
-
-
-# type, stored config, parameters that lead elsewhere, parameters that do not
-BOUND = [
-    ("http", {"url": "https://ours/base?q", "headers": {"Authorization": "stored-h"}, "client_certificate": "stored-c",
-              "client_key": "stored-k"},
-     [{"url": "https://evil/base"}, {"url": "http://ours/base"}, {"url": "https://ours:444"}, {"url": "https://ours@evil"}, {"url": "https://"}],
-     [{"url": "https://ours/other?sig=1"}, {"url": "https://OURS:443"}, {"headers.X": "own"}, {}]),
-    ("http", {"url": "https://ours", "headers.Authorization": "stored-h"},
-     [{"url": "https://evil"}, {"url": "https://evil", "headers.X": "own"}],
-     [{"headers.X": "own"}, {"url": "https://ours"}]),
-    ("http", {"headers.Authorization": "stored-h"}, [{"url": "https://evil"}], [{}]),
-    ("gcs", {"private_key": "stored-k", "client_email": "stored-e"},
-     [{"endpoint_url": "http://evil"}, {"token_uri": "https://evil/token"}],
-     [{"bucket": "other"}, {}]),
-    ("gcs", {"private_key": "stored-k", "client_email": "stored-e", "token_uri": "https://ours/token", "endpoint_url": "https://ours"},
-     [{"endpoint_url": "http://ours"}, {"token_uri": "https://evil/token"}],
-     [{"token_uri": "https://ours/token"}, {"endpoint_url": "https://ours/"}]),
-    ("azure", {"account_name": "ours", "client_secret": "stored-s", "client_id": "stored-i", "tenant_id": "stored-t"},
-     [{"account_name": "evil"}, {"endpoint_url": "https://evil"}],
-     [{"account_name": "ours"}, {"container": "other"}, {"tenant_id": "stored-t"}]),
-    ("azure", {"connection_string": "stored-c", "account_key": "stored-k", "sas_token": "stored-s"},
-     [{"endpoint_url": "https://evil"}], [{"account_name": "any"}, {}]),
-]  # fmt: skip
-
-
 def all_text(config):
     return repr(dict(config.values))
-
-
-@pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, elsewhere, _ in BOUND for p in elsewhere])
-def test_no_type_carries_its_secrets_elsewhere(kind, stored, params):
-    """Not one of them, and the pod's own identity neither."""
-    config = merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
-    assert "stored-" not in all_text(config)
-    brings_own = bool({name.partition(".")[0] for name in params} & set(BINDINGS[kind].credentials))
-    assert config.is_unsigned is not brings_own
-    assert config.is_unsigned is (config.values.get("anonymous") == "true")
-
-
-@pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, _, here in BOUND for p in here])
-def test_every_type_keeps_them_at_home(kind, stored, params):
-    """What does not say where requests go is a request's to choose."""
-    config = merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
-    assert all_text(config).count("stored-") == repr(stored).count("stored-")
-    assert not config.is_unsigned
 
 
 @pytest.mark.parametrize("also", ["*", "https://evil", "https://x, https://evil", "https://x https://evil https://y"])
@@ -96,41 +35,10 @@ def test_the_stored_config_may_allow_more_endpoints(kind, place, also):
     assert "stored-" in all_text(config) and not config.is_unsigned
 
 
-def test_dotted_keys_are_objects():
-    """The controller's secret holds strings only: one object in it stops the reconcile of every runtime."""
-    stored = {"type": "http", "url": "https://ours", "headers.Authorization": "one", "headers.X": "two"}
-    config = merged(stored, a_spec(storage_params={"headers.X": "own"}), "storage config 's'", BINDINGS)
-    assert config.values["headers"] == {"Authorization": "one", "X": "own"}
-
-
 def test_dotted_keys_that_contradict_are_refused():
     """Named, not quoted."""
     with pytest.raises(InvalidRequest, match=r"^storage config 's': 'headers\.A' needs 'headers' to be an object"):
         merged({"type": "http", "headers": "the-secret", "headers.A": "x"}, a_spec(), "storage config 's'", BINDINGS)
-
-
-# type, stored config, parameters, places that only the request names
-NAMED = [
-    ("s3", {"endpoint_url": "https://ours"}, {"endpoint_url": "https://OURS:443/"}, set()),
-    ("s3", {"endpoint_url": "https://ours"}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
-    ("s3", {}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
-    ("s3", {"credential_endpoints": "https://x, https://evil"}, {"endpoint_url": "https://evil"}, set()),
-    ("s3", {"credential_endpoints": "*"}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
-    ("gcs", {"endpoint_url": "https://ours"}, {"token_uri": "https://evil"}, {"token_uri"}),
-    ("azure", {}, {"account_name": "any"}, {"account_name"}),
-    ("azure", {"account_name": "ours"}, {"account_name": "ours"}, set()),
-    ("azure", {"account_name": "ours"}, {"account_name": "evil", "endpoint_url": "https://evil"}, {"account_name", "endpoint_url"}),
-    ("azure", {"connection_string": "AccountName=a"}, {"connection_string": "AccountName=b"}, {"connection_string"}),
-    ("http", {"url": "https://ours/a"}, {"url": "https://ours/b?c"}, set()),
-    ("http", {"url": "https://ours/a"}, {"url": "https://evil"}, {"url"}),
-    ("http", {"url": "https://ours", "credential_endpoints": "*"}, {"url": "http://169.254.169.254"}, {"url"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "stored", "params", "expected"), NAMED)
-def test_places_that_only_a_request_names_are_known(kind, stored, params, expected):
-    """Their addresses are looked at before they are dialled; `*` names no place."""
-    assert merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS).requested == expected
 
 
 # type, stored config, parameters, words of the refusal
@@ -172,32 +80,6 @@ def test_a_request_cannot_say_whose_stored_credentials_are(stored, params):
         merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS)
 
 
-@pytest.mark.parametrize("params", [{"access_key_id": "stored-id"}, {"access_key_id": " stored-id", "session_token": "stored-token"}])
-def test_credentials_that_repeat_the_stored_ones_change_nothing(params):
-    """Nothing is replaced, so nothing is missing."""
-    config, connection = reached(STORED, **params)
-    assert connection.key("secret_access_key") == "stored-secret" and not config.is_unsigned
-
-
-def test_repeated_and_new_parts_are_a_set_of_their_own():
-    """Also when one part is the stored one."""
-    _, connection = reached(STORED, access_key_id="stored-id", secret_access_key="own-secret")
-    assert connection.key("access_key_id") == "stored-id" and connection.key("secret_access_key") == "own-secret"
-    assert connection.key("session_token") == ""
-
-
-def test_trust_that_repeats_the_stored_one_changes_nothing():
-    """A template may carry the same value in both."""
-    _, connection = reached(STORED | {"verify_ssl": "false"}, verify_ssl="false")
-    assert connection.trust.verify is False and connection.key("access_key_id")
-
-
-def test_own_keys_turn_a_stored_anonymous_off():
-    """They replace the stored identity, which is nobody."""
-    _, connection = reached({"type": "s3", "bucket": "b", "anonymous": "true"}, access_key_id="own-id", secret_access_key="own-secret")
-    assert not connection.is_anonymous and connection.key("access_key_id") == "own-id"
-
-
 AMAZONS = ("arn:aws:s3:us-east-1:123456789012:accesspoint/evil", "x--use1-az4--x-s3", "evil-o0b1d075431d83bebde8xz5w8ij--op-s3")
 
 
@@ -226,10 +108,3 @@ OWN_KEYS = {"access_key_id": "own-id", "secret_access_key": "own-secret"}
 def test_the_host_behind_a_place_is_free_where_nothing_stored_goes(params):
     """A request may address its own store as it likes, or any with its own keys."""
     assert reached(STORED, addressing_style="virtual", **params)[1].addressing_style == "virtual"
-
-
-def test_a_virtual_host_is_free_where_nothing_stored_goes():
-    """Beside its own headers, at its own server or at one that is stored without any."""
-    for stored, url in (({"url": "https://ours", "headers.A": "stored-a"}, "https://theirs"), ({"url": "https://ours"}, "https://ours")):
-        spec = a_spec(storage_params={"url": url, "headers.Host": "their-host"})
-        assert merged({"type": "http", **stored}, spec, "storage config 's'", BINDINGS).values["headers"] == {"Host": "their-host"}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
 from ipaddress import ip_network
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -48,56 +45,7 @@ def test_a_listing_and_fifty_parts_take_one_connection(kind):
         assert server.connections == 1
 
 
-@pytest.mark.parametrize("kind", STORES)
-@pytest.mark.parametrize("status", [403, 404, 503])
-def test_a_short_refusal_leaves_the_connection(kind, status):
-    """And so does the one that is repeated."""
-    refusal = answering(status, {"Content-Length": 9, "Content-Type": "text/plain"}, b"not today")
-    with Hell(refusal) as server:
-        bucket = bucket_of(STORES[kind].config(server.url))
-        for _ in range(3):
-            with pytest.raises(Exception, match=f"HTTP {status}"):
-                read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 0, PART_BYTES)
-        assert server.connections == 1
-
-
-def test_redirects_take_one_connection_to_each_server():
-    """A model hub redirects each part to a signed URL of another host."""
-    with Hell(honest(CONTENT, {"ETag": f'"{ETAG}"'})) as files:
-        leads = answering(302, {"Location": f"{files.url}/signed?x=1", "Content-Length": 7, "Content-Type": "text/plain"}, b"go away")
-        with Hell(leads) as hub:
-            bucket = bucket_of({"type": "http", "url": hub.url})
-            found = bucket.list_page(KEY, Stop()).objects[0]
-            for part in range(PARTS):
-                read(bucket, found, part * PART_BYTES, PART_BYTES)
-            assert (hub.connections, files.connections) == (1, 1)
-
-
-@pytest.mark.parametrize("kind", sorted(set(STORES) - {"http"}))
-def test_a_page_is_read_in_the_engines_thread(kind, monkeypatch):
-    """A thousand rows take 20 ms, in which the event loop would answer no call."""
-    with Hell(STORES[kind].honest) as server:
-        bucket = bucket_of(STORES[kind].config(server.url))
-        bucket.list_page(KEY, Stop())
-        seen, page_of = [], bucket.bucket.page_of
-        monkeypatch.setattr(bucket.bucket, "page_of", lambda *args: seen.append(threading.current_thread().name) or page_of(*args))
-        bucket.list_page(KEY, Stop())
-    assert seen == ["net_ask"]
-
-
 # ---- S3
-
-
-@pytest.mark.parametrize("headers", [{}, {"x-amz-bucket-region": "eu-north-1"}])
-def test_a_bucket_that_always_redirects_is_elsewhere(headers):
-    body = b"<?xml version='1.0'?><Error><Code>PermanentRedirect</Code><Endpoint>x</Endpoint></Error>"
-    with Hell(answering(301, {"Content-Length": len(body), "Content-Type": "application/xml", **headers}, body)) as server:
-        bucket = bucket_of(STORES["s3"].config(server.url))
-        with pytest.raises(InvalidRequest, match="is not in region"):
-            bucket.list_page("m", Stop())
-        with pytest.raises(InvalidRequest, match="is not in region"):
-            read(bucket, StoredObject(KEY, len(CONTENT), ETAG), 0, PART_BYTES)
-        assert len(server.requests) < 10
 
 
 def s3_page(row, count=PAGE_OBJECTS):
@@ -136,49 +84,7 @@ def test_a_full_page_of_s3_is_read(name):
 # ---- GCS
 
 
-def test_a_page_of_gcs_may_have_all_fields():
-    """Servers in Google's place give whole objects, whatever fields were asked for."""
-    row = {f"field{number}": "a value of some length" for number in range(20)} | {
-        "size": "5",
-        "generation": "7",
-        "metadata": {"a": "b"},
-        "owner": {"entity": "someone"},
-    }
-    body = json.dumps({"items": [row | {"name": f"m/{number}"} for number in range(PAGE_OBJECTS)]}).encode()
-    with Hell(answering(200, {"Content-Length": len(body), "Content-Type": "application/json"}, body)) as server:
-        assert len(bucket_of(STORES["gcs"].config(server.url)).list_page("m", Stop()).objects) == PAGE_OBJECTS
-
-
 # ---- Azure
-
-
-@pytest.mark.parametrize(("count", "value_bytes"), [(1, 8000), (160, 46)], ids=["one long value", "many short ones"])
-def test_a_page_of_azure_may_have_as_much_metadata_as_blobs_may(count, value_bytes):
-    """8 KiB for each: a page has as many rows as were asked for, and a place to go on from."""
-    metadata = "".join(f"<key{number}>{'v' * value_bytes}</key{number}>" for number in range(count))
-    rows = 1100
-
-    def answer(peer):
-        query = parse_qs(urlsplit(peer.target).query)
-        first, most = int(query.get("marker", ["0"])[0]), int(query["maxresults"][0])
-        found = "".join(
-            f"<Blob><Name>m/{number:06}</Name><Properties><Etag>0x8D</Etag><Content-Length>5</Content-Length>"
-            f"<BlobType>BlockBlob</BlobType></Properties><Metadata>{metadata}</Metadata></Blob>"
-            for number in range(first, min(first + most, rows))
-        )
-        marker = f"<NextMarker>{first + most}</NextMarker>" if first + most < rows else "<NextMarker />"
-        body = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{found}</Blobs>{marker}</EnumerationResults>'.encode()
-        answering(200, {"Content-Length": len(body), "Content-Type": "application/xml"}, body)(peer)
-
-    names, token = [], None
-    with Hell(answer) as server:
-        bucket = bucket_of(STORES["azure"].config(server.url))
-        while token or not names:
-            page = bucket.list_page("m/", Stop(), token=token)
-            names += [stored.key for stored in page.objects]
-            token = page.next_token
-        assert server.connections == 1
-    assert names == [f"m/{number:06}" for number in range(rows)]
 
 
 @pytest.mark.parametrize("name", ["account", ""])
@@ -193,21 +99,6 @@ def test_a_key_of_azure_has_a_name_that_the_url_need_not_tell(name):
 
 
 # ---- web servers
-
-
-def test_a_file_of_a_server_without_ranges_is_gone_on_with():
-    """Near its end the rest is short, and what comes before is sent again."""
-    content = bytes(range(256)) * 4096 * 10
-    left = 1000
-    with Hell(honest_without_ranges(content)) as server:
-        bucket = bucket_of({"type": "http", "url": server.url})
-        found = bucket.list_page("m", Stop()).objects[0]
-        assert not found.is_divisible
-        assert read(bucket, found, len(content) - left, left) == content[-left:]
-
-
-def honest_without_ranges(content):
-    return answering(200, {"Content-Length": len(content), "ETag": '"v1"', "Accept-Ranges": "none"}, content)
 
 
 def part(peer, content, headers, total):

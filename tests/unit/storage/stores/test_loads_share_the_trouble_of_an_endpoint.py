@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import SourceUnavailable
 from adapter.storage.bucket import Page
-from adapter.storage.stores.tries import AWAY_SECONDS, PROBE_SECONDS, RetriedBucket, endpoints
+from adapter.storage.stores.tries import PROBE_SECONDS, RetriedBucket, endpoints
 from adapter.waits import Waits
 
 pytestmark = pytest.mark.looptime
@@ -81,24 +81,4 @@ async def test_the_first_answer_wakes_all():
     loads = [asyncio.create_task(store.load()) for _ in range(2)]
     store.behaviour = "answers"
     assert [text for text, _ in await asyncio.gather(*loads)] == ["listed"] * 2
-    assert (await store.load())[0] == "listed"
-
-
-async def test_one_object_that_fails_does_not_stop_the_others():
-    """They are answered, while its own tries go on."""
-    store = Store()
-    failing = asyncio.create_task(store.load("fails"))
-    for _ in range(20):
-        await asyncio.sleep(1)
-        assert (await store.load("well"))[0] == "listed"
-    assert "tried " in (await failing)[0]
-
-
-async def test_an_endpoint_that_is_slower_than_a_probe_comes_back():
-    """Every five minutes loads have their whole time."""
-    store = Store()
-    await store.load()
-    store.behaviour = "is slow"
-    assert "has been away" in (await store.load())[0]
-    await asyncio.sleep(AWAY_SECONDS)
     assert (await store.load())[0] == "listed"

@@ -1,0 +1,323 @@
+"""
+What each model id holds, kept on the volume across processes: implements `ports.Journal`.
+
+Theory of operation. One line is known for each id. A task gives all lines to a thread, which writes them into a new file
+and renames it: so a reader finds a whole file at any moment, and whatever lies in its place is replaced. A volume that is
+slow makes the files fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there
+shall be none: what was noted counts as written then, since no later process can read anything older. The task tries again
+after a pause. Nothing is fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first
+line.
+
+A line is an entry as JSON, in ASCII, so that a terminal shows it safely. Any process that can write the volume can write a
+line, or replace or delete the file: reading is bounded, opens regular files only and follows no link; every value has a
+type, a bound and an alphabet (`adapter.model`), and a line with a wrong value says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import json
+import math
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import structlog
+
+from adapter.digests import SALT_BYTES, Digests
+from adapter.errors import InvalidRequest
+from adapter.model import MAX_TEXT, Content, Crashes, Digest, Label, Record, Sized, id_problem
+from adapter.units import MIB
+from adapter.volume.boot import boot_id, boot_seconds
+from adapter.volume.trees import opened, read_whole
+from adapter.waits import doubling
+from adapter.workers import Threads
+
+NAME = "journal.jsonl"
+"""In the adapter's own folder."""
+FORMAT = 1
+MODE = 0o600
+"""Its salt and what it tells are no one else's business."""
+MAX_FILE_BYTES = 32 * MIB
+MAX_ENTRIES = 20_000
+"""Model ids and contents together. What comes after is not kept."""
+MOST_SIZES = 2_000
+"""Of them, sizes of contents: the one noted longest ago goes for a new one."""
+MAX_LINE_BYTES = 64 * 1024
+"""JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+END_SECONDS = 1.0
+"""Longest wait for the thread at the end: a volume that hangs must not keep the process."""
+_ODD = "it is no regular file"
+_REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
+"""By `opened` and `read_whole`."""
+
+Entry = Record | Crashes | Sized
+Key = tuple[str, str]
+"""Of a line: the name of its first field, and its value."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first line."""
+
+    format: int
+    boot_id: Label
+    salt: Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){16,64}\Z")] = ""
+
+
+class _Key(msgspec.Struct):
+    """What a line is about. `gone`, of earlier versions: nothing is kept of it any more."""
+
+    id: str | None = None
+    crash: Digest | None = None
+    sized: Content | None = None
+    gone: bool = False
+
+
+class JournalProblem(Exception):
+    """The file says nothing that can be believed; the text says why, for people."""
+
+
+class NoJournal(JournalProblem):
+    """There is no file."""
+
+
+class OtherBoot(JournalProblem):
+    """The machine has restarted since: the file may be older than what it tells of."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a file says."""
+
+    salt: bytes
+    records: dict[str, Record] = field(default_factory=dict)
+    """By model id."""
+    crashes: dict[str, Crashes] = field(default_factory=dict)
+    """By digest."""
+    sizes: dict[str, Sized] = field(default_factory=dict)
+    """By `Content.spec`, those noted longest ago first."""
+
+    def put(self, key: Key, entry: Entry | None) -> bool:
+        """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
+        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
+        table = tables[key[0]]
+        if entry is None:
+            return table.pop(key[1], None) is not None
+        if table is self.sizes:
+            table.pop(key[1], None)
+        if key[1] not in table and sum(map(len, tables.values())) >= MAX_ENTRIES:
+            return False
+        table[key[1]] = entry
+        return True
+
+
+def read(path: Path, boot_id: str) -> Found:
+    """
+    What the file says, if it is of this boot of the kernel.
+
+    Raises:
+        JournalProblem: nothing that can be believed.
+    """
+    try:
+        lines = io.BytesIO(read_whole(opened(path, os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))
+    except FileNotFoundError:
+        raise NoJournal("there is none") from None
+    except OSError as error:
+        raise JournalProblem(_REFUSED.get(error.errno or 0, f"it cannot be read: {error.strerror}")) from error
+    try:
+        head = msgspec.json.decode(_whole(lines.readline()), type=Head)
+    except (ValueError, RecursionError):
+        raise JournalProblem("its first line is not a journal's") from None
+    if head.format != FORMAT:
+        raise JournalProblem(f"it has format {head.format}, and this adapter reads {FORMAT}")
+    if head.boot_id != boot_id:
+        raise OtherBoot("it is of an earlier boot: the machine has restarted since it was written")
+    found = Found(bytes.fromhex(head.salt))
+    for key, entry in filter(None, map(read_line, map(_whole, lines))):
+        found.put(key, entry)
+    return found
+
+
+def _whole(line: bytes) -> bytes:
+    """Nothing of a line without an end, or that is too long."""
+    return line if line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES else b""
+
+
+def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
+    """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
+    with suppress(ValueError, InvalidRequest, RecursionError):  # InvalidRequest: no front can have named a model so
+        about = msgspec.json.decode(line, type=_Key)
+        if about.id is not None and not id_problem(about.id):
+            return ("id", about.id), None if about.gone else msgspec.json.decode(line, type=Record)
+        if about.id is None and about.crash is not None:
+            return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
+        if about.id is None and about.sized is not None:
+            return ("sized", about.sized.spec), msgspec.json.decode(line, type=Sized)
+    return None
+
+
+def key_of(entry: Entry) -> Key:
+    """Of all lines on one model id, or on one content."""
+    if isinstance(entry, Sized):
+        return "sized", entry.content.spec
+    return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
+
+
+def line_of(entry: Entry | Head) -> bytes:
+    """What is kept of it. Texts for people are cut."""
+    if isinstance(entry, Record):
+        texts = {name: text[:MAX_TEXT] for name in ("model_type", "path", "storage_key") if (text := getattr(entry, name))}
+        entry = msgspec.structs.replace(entry, **texts)
+    return json.dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+class Journal:
+    """As `ports.Journal`. Call `close` at the end; what is noted without an event loop is written by it."""
+
+    def __init__(self, path: Path, *, discard: Callable[[Path], object], boot: str | None = None) -> None:
+        """
+        Read what an earlier process has left; the first file of our own holds the same. Blocks.
+
+        Args:
+            path: of its file.
+            discard: takes a file, or whatever lies in its place, out of sight; an absent one is fine. Does not raise.
+            boot: which boot of the kernel this is.
+
+        Raises:
+            StartError: the process cannot have another thread.
+        """
+        self._path = path
+        self._discard = discard
+        boot = boot or boot_id()
+        self._known = self._left(boot)
+        self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
+        self.digests = Digests(self._known.salt)
+        self.now = boot_seconds
+        self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
+        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
+        self._lines = {key_of(entry): line_of(entry) for entry in known}
+        self._thread: Threads | None = Threads("journal", 1)
+        self._writing: asyncio.Task[None] | None = None
+        self._noted = 0
+        """Notes taken."""
+        self._settled = -1.0
+        """
+        Of these, notes that are in the file, or that no file contradicts; -1 before the file is begun, infinite while
+        there is none.
+        """
+        self._has_settled = asyncio.Event()
+        """Set when more are, then replaced."""
+        self._write_soon()
+
+    def note(self, entry: Entry) -> None:
+        """As `ports.Journal`."""
+        if isinstance(entry, Sized):  # what is noted again comes last
+            self._lines.pop(key_of(entry), None)
+            if entry.content.spec not in self.sizes and len(self.sizes) >= MOST_SIZES:
+                self.forget(next(iter(self.sizes.values())))
+        if self._known.put(key_of(entry), entry):
+            self._lines[key_of(entry)] = line_of(entry)
+            self._noted += 1
+            self._write_soon()
+        else:
+            log.warning("journal.full", entries=MAX_ENTRIES)
+
+    def forget(self, entry: Entry) -> None:
+        """As `ports.Journal`."""
+        if self._known.put(key_of(entry), None):
+            del self._lines[key_of(entry)]
+            self._noted += 1
+            self._write_soon()
+
+    async def written(self) -> None:
+        """As `ports.Journal`."""
+        self._write_soon()
+        noted = self._noted
+        while self._thread is not None and self._settled < noted:
+            await self._has_settled.wait()
+
+    def close(self) -> None:
+        """Take no more notes; those that were taken are written, unless the volume hangs."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            if self._writing is not None:
+                self._writing.cancel()
+            self._has_settled.set()
+            with suppress(TimeoutError):
+                thread.submit(self._write, self._content()).result(END_SECONDS)
+            thread.shutdown()
+
+    def _left(self, boot: str) -> Found:
+        """What the file that is there says, if it can be believed."""
+        try:
+            return read(self._path, boot)
+        except NoJournal:
+            pass
+        except JournalProblem as problem:
+            tell = log.info if isinstance(problem, OtherBoot) else log.warning
+            tell("journal.ignored", path=str(self._path), cause=str(problem))
+            self._discard(self._path)
+        return Found(secrets.token_bytes(SALT_BYTES))
+
+    def _content(self) -> bytes:
+        return self._head + b"".join(self._lines.values())
+
+    def _write_soon(self) -> None:
+        if self._thread is not None and self._settled < self._noted and (self._writing is None or self._writing.done()):
+            with suppress(RuntimeError):  # no event loop
+                self._writing = asyncio.get_running_loop().create_task(self._write_all(self._thread), name="journal")
+
+    async def _write_all(self, thread: Threads) -> None:
+        """Until all is in the file."""
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        is_dropped = False
+        while is_dropped or self._settled < self._noted:
+            number = self._noted
+            self._settled = min(self._settled, number)
+            problem = await asyncio.wrap_future(thread.submit(self._write, self._content()))
+            self._settled = number if problem is None else math.inf
+            self._has_settled.set()
+            self._has_settled = asyncio.Event()
+            if problem is None and is_dropped:
+                log.info("journal.begun_again", path=str(self._path))
+            elif problem is not None and not is_dropped:
+                log.warning("journal.dropped", path=str(self._path), cause=problem)
+            if is_dropped := problem is not None:
+                await asyncio.sleep(next(pauses))
+
+    def _write(self, content: bytes) -> str | None:
+        """In the thread. Returns why there is no file now: better none than one that is not true."""
+        new_path = self._path.with_name(f"{self._path.name}.new")
+        try:
+            self._discard(new_path)
+            descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+            try:
+                os.fchmod(descriptor, MODE)
+                left = memoryview(content)
+                while left:
+                    left = left[os.write(descriptor, left) :]
+            finally:
+                os.close(descriptor)
+            if self._path.is_dir() and not self._path.is_symlink():
+                self._discard(self._path)
+            new_path.rename(self._path)
+        except Exception as error:  # noqa: BLE001 - callers that wait are woken, whatever happens here
+            for path in (self._path, new_path):
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError:  # its name has to stay
+                    with suppress(OSError):
+                        os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK))
+            return error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+        return None
