@@ -25,7 +25,7 @@ VALUES = {
     "reason": set(codec.reasons()),
     "state": {state.value for state in State},
     "outcome": {"restored", "refused", "crashed", "ended"},
-    "kind": {"placed", "idle", "staging", "trash", "load", "unload", *typing.get_args(Drift)},
+    "kind": {"placed", "idle", "staging", "trash", "load", "unload", "used", "base", "reserve", "limit", "measured", *typing.get_args(Drift)},
     "container": {"triton", "triton-adapter"},
     "namespace": {"$namespace"},
     "pod": {"$pod"},
