@@ -17,11 +17,11 @@ import textwrap
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import SpiSettings, TelemetrySettings
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
@@ -101,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Shows for each model id what the adapter believes, what Triton's index shows and what lies on the volume, and marks "
         "what disagrees. Changes nothing. Works without a running adapter. Reads the same environment variables as serve.",
     )
+    models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
     models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
@@ -205,14 +206,21 @@ def _layout(chosen: argparse.Namespace) -> int:
 def _models(chosen: argparse.Namespace) -> int:
     volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
-    from adapter.verbs import models  # noqa: PLC0415 - brings gRPC
+    from adapter.verbs import models, sizes  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
+    capacity_bytes = None
+    with suppress(SettingsError):  # not of this environment
+        capacity_bytes = read_group(CapacitySettings).capacity_bytes
     with suppress(KeyboardInterrupt):
         while True:
-            seen = models.look(_ask_adapter, triton, volume)
-            render = models.as_json if chosen.json else partial(models.text, columns=shutil.get_terminal_size().columns)
-            text = render(seen, drift_only=chosen.drift)
+            seen, columns = models.look(_ask_adapter, triton, volume, capacity_bytes), shutil.get_terminal_size().columns
+            if chosen.json:
+                text = models.as_json(seen, drift_only=chosen.drift)
+            elif chosen.sizes:
+                text = sizes.text(seen, columns=columns)
+            else:
+                text = models.text(seen, columns=columns, drift_only=chosen.drift)
             _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
             if chosen.watch is None:
                 return OK if seen["agrees"] else FAILED

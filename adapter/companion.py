@@ -34,13 +34,14 @@ log = structlog.stdlib.get_logger(__name__)
 class Companion:
     """One program beside the adapter, started by its constructor."""
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], exit_seconds: float) -> None:
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], exit_seconds: float, wrapper: Sequence[str] = ()) -> None:
         """
         Start it in the running loop, without a wait until it answers.
 
         Args:
             command: its words.
             environment: all variables that it has.
+            wrapper: words of a program that becomes the one that follows it.
             exit_seconds: for its end after SIGTERM; then it is killed.
 
         Raises:
@@ -52,7 +53,7 @@ class Companion:
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
             raise StartError(f"TRITON_COMMAND: there is no program {command[0]!r}")
-        words = ["/bin/sh", "-c", TIED, "sh", program, *command[1:]]
+        words = ["/bin/sh", "-c", TIED, "sh", *wrapper, program, *command[1:]]
         try:
             self._process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
         except OSError as error:

@@ -33,7 +33,7 @@ import structlog
 
 from adapter.digests import SALT_BYTES, Digests
 from adapter.errors import InvalidRequest
-from adapter.model import MAX_TEXT, Crashes, Digest, Label, Record, id_problem
+from adapter.model import MAX_TEXT, Content, Crashes, Digest, Label, Record, Sized, id_problem
 from adapter.units import MIB
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.trees import opened, read_whole
@@ -48,6 +48,8 @@ MODE = 0o600
 MAX_FILE_BYTES = 32 * MIB
 MAX_ENTRIES = 20_000
 """Model ids and contents together. What comes after is not kept."""
+MOST_SIZES = 2_000
+"""Of them, sizes of contents: the one noted longest ago goes for a new one."""
 MAX_LINE_BYTES = 64 * 1024
 """JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
 FIRST_PAUSE_SECONDS = 1.0
@@ -60,7 +62,7 @@ _ODD = "it is no regular file"
 _REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
 """By `opened` and `read_whole`."""
 
-Entry = Record | Crashes
+Entry = Record | Crashes | Sized
 Key = tuple[str, str]
 """Of a line: the name of its first field, and its value."""
 
@@ -80,6 +82,7 @@ class _Key(msgspec.Struct):
 
     id: str | None = None
     crash: Digest | None = None
+    sized: Content | None = None
     gone: bool = False
 
 
@@ -104,13 +107,18 @@ class Found:
     """By model id."""
     crashes: dict[str, Crashes] = field(default_factory=dict)
     """By digest."""
+    sizes: dict[str, Sized] = field(default_factory=dict)
+    """By `Content.spec`, those noted longest ago first."""
 
     def put(self, key: Key, entry: Entry | None) -> bool:
         """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
-        table: dict[str, Any] = self.records if key[0] == "id" else self.crashes
+        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
+        table = tables[key[0]]
         if entry is None:
             return table.pop(key[1], None) is not None
-        if key[1] not in table and len(self.records) + len(self.crashes) >= MAX_ENTRIES:
+        if table is self.sizes:
+            table.pop(key[1], None)
+        if key[1] not in table and sum(map(len, tables.values())) >= MAX_ENTRIES:
             return False
         table[key[1]] = entry
         return True
@@ -156,11 +164,15 @@ def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
             return ("id", about.id), None if about.gone else msgspec.json.decode(line, type=Record)
         if about.id is None and about.crash is not None:
             return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
+        if about.id is None and about.sized is not None:
+            return ("sized", about.sized.spec), None if about.gone else msgspec.json.decode(line, type=Sized)
     return None
 
 
 def key_of(entry: Entry) -> Key:
     """Of all lines on one model id, or on one content."""
+    if isinstance(entry, Sized):
+        return "sized", entry.content.spec
     return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
 
 
@@ -202,19 +214,19 @@ class Journal:
                 tell = log.info if isinstance(problem, OtherBoot) else log.warning
                 tell("journal.ignored", path=str(path), cause=str(problem))
                 discard(path)
-        self.records, self.crashes = self._known.records, self._known.crashes
+        self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
-        known: list[Entry] = [*self.records.values(), *self.crashes.values()]
+        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
         self._lines = {key_of(entry): line_of(entry) for entry in known}
         self._thread: Threads | None = Threads("journal", 1)
         self._descriptor = -1
         """Of the file that this process has begun; so are the next two. Used by the thread."""
         self._size_bytes = self._most_bytes = 0
         self._writing: asyncio.Task[None] | None = None
-        self._new = list[bytes]()
-        """Lines that are not in the file."""
+        self._new: dict[Key, bytes] = {}
+        """Lines that are not in the file, the last one of each key."""
         self._noted = 0
         """Notes taken."""
         self._settled = -1.0
@@ -228,9 +240,13 @@ class Journal:
 
     def note(self, entry: Entry) -> None:
         """As `ports.Journal`."""
+        if isinstance(entry, Sized):  # what is noted again comes last
+            self._lines.pop(key_of(entry), None)
+            if entry.content.spec not in self.sizes and len(self.sizes) >= MOST_SIZES:
+                self.forget(next(iter(self.sizes.values())))
         if self._known.put(key := key_of(entry), entry):
             self._lines[key] = line = line_of(entry)
-            self._take(line)
+            self._take(key, line)
         else:
             log.warning("journal.full", entries=MAX_ENTRIES)
 
@@ -238,7 +254,8 @@ class Journal:
         """As `ports.Journal`."""
         if self._known.put(key := key_of(entry), None):
             del self._lines[key]
-            self._take(_line({key[0]: key[1], "gone": True}))
+            name, about = next(iter(msgspec.to_builtins(entry).items()))
+            self._take(key, _line({name: about, "gone": True}))
 
     async def written(self) -> None:
         """As `ports.Journal`."""
@@ -255,12 +272,12 @@ class Journal:
                 self._writing.cancel()
             self._has_settled.set()
             with suppress(TimeoutError):
-                thread.submit(self._write, b"".join(self._new)).result(END_SECONDS)
+                thread.submit(self._write, b"".join(self._new.values())).result(END_SECONDS)
                 self._close_file()
             thread.shutdown()
 
-    def _take(self, line: bytes) -> None:
-        self._new.append(line)
+    def _take(self, key: Key, line: bytes) -> None:
+        self._new[key] = line
         self._noted += 1
         self._write_soon()
 
@@ -274,7 +291,7 @@ class Journal:
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         is_dropped = False
         while is_dropped or self._settled < self._noted:
-            added, self._new, number = b"".join(self._new), [], self._noted
+            added, self._new, number = b"".join(self._new.values()), {}, self._noted
             self._settled = min(self._settled, number)
             problem = await asyncio.wrap_future(thread.submit(self._write, added))
             self._settled = number if problem is None else math.inf

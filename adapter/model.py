@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,10 @@ RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
 """The adapter's own folders where CACHE_DIR is not set; the settings know the folders of a running adapter."""
 MAX_SIZE_BYTES = 2**63 - 1
 """ModelMesh holds sizes in signed 64-bit numbers."""
+SizeSource = Literal["given", "reported", "measured", "estimated", "files"]
+"""
+Where a size comes from: the model's own parameter, Triton's backend, what was seen of memory, bounds of that, bytes of files.
+"""
 MAX_ID_BYTES = 255
 """Length of a directory name; Triton fails beyond it."""
 
@@ -225,6 +229,9 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 """Since the boot of the kernel."""
 
 
+SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
+
+
 class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a model was loaded from, as digests (`adapter.digests`): two equal contents are the same model."""
 
@@ -257,7 +264,7 @@ class Record(
     content: Content | None = None
     """None while unknown: found in Triton without a record."""
     artifact_key: Digest | None = None
-    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)] = 0
+    size_bytes: SizeBytes = 0
     placed: Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,128}\Z")] | None = None
     """Identity of the directory in Triton's repository folder, as `ModelRepository.place` gave it: it is compared, and has no other use."""
     confirmed: Seconds = 0.0
@@ -273,6 +280,35 @@ class Crashes(msgspec.Struct, frozen=True, kw_only=True, rename={"digest": "cras
     """Of type, path, storage key and listing."""
     count: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
     last: Seconds
+
+
+class Sized(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"content": "sized", "model_type": "type", "size_bytes": "size", "predicted_bytes": "predicted", "spread_bytes": "spread"},
+):
+    """What is remembered of the size of one content."""
+
+    content: Content
+    model_type: Label
+    """Without options, to compare models of one kind."""
+    size_bytes: SizeBytes
+    source: SizeSource
+    predicted_bytes: SizeBytes
+    """What was predicted when it was loaded first."""
+    spread_bytes: SizeBytes
+    """As in `Measure`."""
+
+
+class Measure(NamedTuple):
+    """What one model takes of memory, as far as it was seen."""
+
+    size_bytes: int
+    source: SizeSource
+    """`measured`, or `estimated`: known only within wide bounds, since others were loaded or unloaded at the same time."""
+    spread_bytes: int
+    """Of the bounds that it lies in; the size of a measured model is the upper one."""
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,17 @@ from adapter.model import (
     Crashes,
     Layout,
     Listing,
+    Measure,
     ModelSpec,
     Overrides,
     Placed,
     Record,
     ServerModel,
+    Sized,
     SourceFile,
     Survey,
 )
+from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 
@@ -260,6 +263,32 @@ class OtherModels(ModelServer, Protocol):
         """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
 
 
+class Memory(Protocol):
+    """What models take of memory in truth. Nothing here waits, but `settled`."""
+
+    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
+        """Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes, and whom to call at each look."""
+
+    def moved(self, model_id: str, state: str, size_bytes: int) -> None:
+        """A model has come into this state; `size_bytes`: what is believed of it."""
+
+    def is_unsettled(self, model_id: str) -> bool:
+        """Whether what a loaded model takes is seen soon."""
+
+    async def settled(self, model_id: str | None = None) -> None:
+        """Return when that was told, or after some seconds; without an id, when it was seen what Triton takes with no model."""
+
+    def check(self) -> None:
+        """Raises NoCapacity: memory is so short in truth that nothing more is loaded."""
+
+    def in_force(self, configured: CapacitySettings) -> CapacitySettings:
+        """What is announced now: as configured, or of what is measured (CAPACITY_SOURCE)."""
+
+    @property
+    def notice(self) -> str | None:
+        """What is to be said of memory, in words. From any thread."""
+
+
 class Journal(Protocol):
     """
     What each id holds, kept across processes of one boot of the kernel.
@@ -281,13 +310,17 @@ class Journal(Protocol):
     def crashes(self) -> Mapping[str, Crashes]:
         """By digest, likewise."""
 
+    @property
+    def sizes(self) -> Mapping[str, Sized]:
+        """By `Content.spec`, likewise: what was loaded last of a request. Those noted longest ago come first, and go first."""
+
     def now(self) -> float:
         """Seconds since the boot of the kernel, sleep included: the clock of all records."""
 
-    def note(self, entry: Record | Crashes) -> None:
+    def note(self, entry: Record | Crashes | Sized) -> None:
         """Keep it, in place of an earlier one of this id or digest."""
 
-    def forget(self, entry: Record | Crashes) -> None:
+    def forget(self, entry: Record | Crashes | Sized) -> None:
         """Keep nothing of its id or digest."""
 
     async def written(self) -> None:
@@ -302,3 +335,4 @@ class Ports:
     repository: ModelRepository
     server: ModelServer
     journal: Journal
+    memory: Memory

@@ -48,6 +48,7 @@ class LoadedModel:
     """What a load is answered with."""
 
     size_bytes: int
+    """0: it is measured now, and `size_of` tells it soon. Never of a model that a front has loaded."""
     max_concurrency: int
 
 

@@ -20,6 +20,8 @@ from adapter.companion import Companion
 from adapter.journal import NAME as JOURNAL
 from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.memory.report import beside
+from adapter.memory.watch import Watch
 from adapter.ports import Ports
 from adapter.serving import KnownModel
 from adapter.settings import ProxySettings, Settings, inherited
@@ -90,7 +92,12 @@ async def build(
         volume.claim()
         companion = None
         if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
-            companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
+            companion = Companion(
+                settings.companion.command,
+                environment=inherited(),
+                exit_seconds=settings.companion.exit_seconds,
+                wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
+            )
             stack.push_async_callback(companion.end)
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
@@ -116,8 +123,9 @@ async def build(
             silent_seconds=settings.triton.silent_seconds,
         )
         stack.push_async_callback(_close, server)
+        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity)
         lifecycle = RuntimeLifecycle(
-            ports=Ports(store, repository, server, journal),
+            ports=Ports(store, repository, server, journal, memory),
             capacity=settings.capacity,
             unload_timeout_seconds=settings.triton.unload_timeout_seconds,
             reserved_ids=settings.volume.reserved_ids,
@@ -137,13 +145,16 @@ async def build(
             )
             stack.callback(http.close)
         root_tasks = [_task(stack, heartbeat.run(), "heartbeat"), _task(stack, server.watch(), "watch of Triton")]
+        root_tasks.append(_task(stack, memory.run(), "watch of memory"))
         if companion is not None:
             root_tasks.append(_task(stack, companion.ended(), "Triton's process"))
         reading = _task(stack, store.ready(), "cache")
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
-        runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
+        runtime = ModelRuntime(
+            lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids, in_force=memory.in_force
+        )
         spi = None
         if settings.spi.listen is not None:
             spi = await listen(

@@ -3,10 +3,11 @@ What is remembered of contents: how big a model is, and how often Triton died ov
 
 A size is said, remembered or estimated; it says whether a model fits, and how much of the memory each model has.
 
-Order of truth: a size given with the model (`adapter.modelSizeBytes`), what Triton's backend reports, the remembered size
-of the same listing, bytes of the files that are served × multiplier; where storage tells nothing, the size remembered of the
-same request, the file size that ModelMesh passed on × multiplier, the default. A report above the usable capacity counts
-more than what was given. No answer is ever 8 KiB or less, and no prediction is above the usable capacity.
+Order of truth: a size given with the model (`adapter.modelSizeBytes`), what Triton's backend reports, what was seen of memory when
+the same listing was loaded last (`ports.Memory`), the median of python models once there are five, bytes of the files that are
+served × multiplier; where storage tells nothing, what is remembered of the same request, the file size that ModelMesh passed on ×
+multiplier, the default. What was seen counts more than a smaller size that was given. A report above the usable capacity counts more
+than what was given. No answer is ever 8 KiB or less, and no prediction is above the usable capacity.
 
 The table of models is the book. A model has its bytes from the moment in which its load is admitted until it is ABSENT: also
 while it is UNLOADING, FAILED or LOST. Decisions are synchronous: no load is admitted between a look at the sum and the entry.
@@ -21,14 +22,16 @@ over restarts of the adapter. A success forgets the count.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from heapq import nlargest
+from statistics import median_high
 
 from adapter.errors import CrashesTriton, NoCapacity
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import Content, Crashes, ModelSpec
-from adapter.ports import Journal
+from adapter.model import Content, Crashes, Measure, ModelSpec, Sized, SizeSource
+from adapter.ports import Journal, Memory
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
+from adapter.telemetry.metrics import MODEL_BYTES
 from adapter.units import show_bytes
 
 UNFIT_BYTES = 16 * 1024
@@ -37,25 +40,35 @@ Predicted for a model that is known not to fit: small, so that ModelMesh evicts 
 loadModel, whose refusal then shows the reason. With a prediction above the capacity ModelMesh never
 calls loadModel, and the reason is not shown. Source: observed on ModelMesh.
 """
-_REMEMBERED = 10_000
+SHOWN_MODELS = 20
+"""Whose sizes are series of metrics."""
+ENOUGH_MODELS = 5
+"""Python models that were measured: from then on their median is what is predicted of another one."""
 MOST_CRASHES = 3
 """Deaths after which Triton is not asked again: a restart of Triton takes every other model with it."""
 REMEMBERED_SECONDS = 24 * 3600.0
 """A death counts until so long after the last one."""
 MOST_CONTENTS = 1000
 """Contents whose counts the journal keeps; those that have died longest ago are forgotten first."""
+_SEEN: tuple[SizeSource, ...] = ("measured", "reported")
+"""Sources that are true of the memory itself."""
 _GOING = (State.UNLOADING, State.FAILED)
 
 
 class Facts:
     """Sizes in bytes of memory, from sizes in bytes of files; and the deaths of Triton, by content."""
 
-    def __init__(self, registry: Registry, capacity: CapacitySettings, journal: Journal) -> None:
+    def __init__(self, registry: Registry, capacity: CapacitySettings, journal: Journal, memory: Memory) -> None:
         self._registry = registry
-        self._capacity = capacity
+        self._configured = capacity
         self._journal = journal
-        self._remembered: OrderedDict[str, tuple[Content, int]] = OrderedDict()
-        """By digest of what was asked for: the content that was measured last, as the journal has it, and its size."""
+        self._memory = memory
+        self._shown: set[tuple[str, str]] = set()
+        """Labels of the series of sizes."""
+
+    @property
+    def _capacity(self) -> CapacitySettings:
+        return self._memory.in_force(self._configured)
 
     # ---- of a load
 
@@ -66,19 +79,22 @@ class Facts:
         Raises:
             NoCapacity: it does not fit, with the arithmetic; nothing is entered.
         """
+        self._memory.check()
         known: list[tuple[int, str]] = []
-        measured, last = self._remembered.get(content.spec, (None, 0))
-        if content.listing is not None and measured == content:  # without versions it equals nothing
-            known.append((last, f"it took {show_bytes(last)} when it was loaded last"))
+        if (last := self._same(content)) is not None:
+            known.append((last.size_bytes, f"it took {show_bytes(last.size_bytes)} when it was loaded last"))
         if given := spec.size_hint_bytes:
             known.append((given, f"given as {show_bytes(given)}"))
         if not known:
-            size = self.from_files(file_bytes)
-            known.append((size, f"{show_bytes(file_bytes)} of files × {self._capacity.multiplier:g} = {show_bytes(size)}"))
+            size = self.estimate(spec, file_bytes)
+            files = f"{show_bytes(file_bytes)} of files × {self._capacity.multiplier:g} = {show_bytes(size)}"
+            known.append((size, files if size == self.from_files(file_bytes) else f"{show_bytes(size)} is the median of python models"))
         is_booked = spec.named is not None
         for size, how in known[:1] if is_booked else known:
             self._check(model, size, f"model does not fit: {how}", is_booked=is_booked)
-        model.size_bytes = max(known[0 if is_booked else -1][0], MIN_SIZE_BYTES)
+        is_seen = last is not None and last.source in _SEEN
+        size = max(known)[0] if is_seen and not is_booked else known[0 if is_booked else -1][0]
+        model.size_bytes = max(size, MIN_SIZE_BYTES)
 
     def measured(self, model: Model, spec: ModelSpec, file_bytes: int, reported_bytes: int) -> int:
         """
@@ -88,26 +104,81 @@ class Facts:
             NoCapacity: it is larger than what was admitted, and does not fit; remembered, too. The caller undoes the load, and the
                 model has its true size until that has ended.
         """
-        given = spec.size_hint_bytes
+        given, known = spec.size_hint_bytes, self._same(model.content)
         size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)
-        return self._loaded(model, size or self.from_files(file_bytes), reported_bytes, is_booked=spec.named is not None)
+        source: SizeSource = "files" if not size else "reported" if size == reported_bytes else "given"
+        seen = known.size_bytes if known is not None and known.source in _SEEN else 0
+        size = max(size or self.estimate(spec, file_bytes), seen)
+        return self._loaded(model, size, reported_bytes, is_booked=spec.named is not None, source=source)
 
     def restored(self, model: Model, reported_bytes: int) -> int:
         """Size of a model that Triton has loaded again: as ModelMesh was told; of a booked one as before, or more. Raises as `measured`."""
         is_booked = model.named is not None
         size = max(model.size_bytes, reported_bytes) if is_booked else model.size_bytes
-        return self._loaded(model, size, reported_bytes, is_booked=is_booked)
+        return self._loaded(model, size, reported_bytes, is_booked=is_booked, source="reported" if reported_bytes else "files")
 
     def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
         """Size of a model that was loaded before this process began, and was not measured."""
         return max(reported_bytes or self.from_files(file_bytes), MIN_SIZE_BYTES)
 
-    def remember(self, content: Content, size_bytes: int) -> None:
-        """Predict this size for the same request over the same content."""
-        self._remembered[content.spec] = content, size_bytes
-        self._remembered.move_to_end(content.spec)
-        if len(self._remembered) > _REMEMBERED:
-            self._remembered.popitem(last=False)
+    def remember(
+        self, content: Content, size_bytes: int, source: SizeSource = "files", model_type: str = "", spread_bytes: int = 0
+    ) -> None:
+        """Predict this size for the same request over the same content. What was seen of memory stays, and is never less than it was."""
+        known = self._journal.sizes.get(content.spec)
+        first = known if known is not None and known.content == content else None
+        if first is not None and first.source in _SEEN:
+            if source not in _SEEN and size_bytes <= first.size_bytes:
+                return
+            size_bytes = max(size_bytes, first.size_bytes)
+        predicted, model_type = (first.predicted_bytes, first.model_type) if first else (size_bytes, model_type.partition(":")[0])
+        self._journal.note(
+            Sized(
+                content=content,
+                model_type=model_type,
+                size_bytes=size_bytes,
+                source=source,
+                predicted_bytes=predicted,
+                spread_bytes=spread_bytes,
+            )
+        )
+
+    def seen(self, model_id: str, measure: Measure) -> None:
+        """What a loaded model takes in truth. A size that was told stays: ModelMesh takes it once."""
+        model = self._registry.find(model_id)
+        if model is None:
+            return
+        if model.named is not None or not self.is_final(model):
+            given = model.asked.size_hint_bytes if isinstance(model.asked, ModelSpec) and model.named is None else None
+            model.size_bytes = max(measure.size_bytes, given or 0, MIN_SIZE_BYTES)
+            self._registry.note(model)
+        if model.content is not None:
+            self.remember(model.content, measure.size_bytes, measure.source, spread_bytes=measure.spread_bytes)
+
+    def show(self) -> None:
+        """The series of the largest models; those of others go."""
+        wanted: dict[tuple[str, str], int] = {}
+        for model in nlargest(SHOWN_MODELS, self._registry.all_in(State.LOADED), key=lambda model: model.size_bytes):
+            wanted[model.model_id, "told"] = model.size_bytes
+            if (known := self._same(model.content)) is not None:
+                wanted[model.model_id, "predicted"] = known.predicted_bytes
+                if known.source in _SEEN:
+                    wanted[model.model_id, "measured"] = known.size_bytes
+        for labels in self._shown - wanted.keys():
+            MODEL_BYTES.remove(*labels)
+        for labels, size in wanted.items():
+            MODEL_BYTES.labels(*labels).set(size)
+        self._shown = set(wanted)
+
+    def is_final(self, model: Model) -> bool:
+        """Whether the size of a loaded model is told as it is. Else ModelMesh is told none, and asks for it again."""
+        known = self._same(model.content)
+        return (known is not None and known.source == "measured") or not self._memory.is_unsettled(model.model_id)
+
+    def _same(self, content: Content | None) -> Sized | None:
+        """What is remembered of this very content; one without versions equals nothing."""
+        known = self._journal.sizes.get(content.spec) if content is not None and content.listing is not None else None
+        return known if known is not None and known.content == content else None
 
     # ---- predictions
 
@@ -125,13 +196,14 @@ class Facts:
     def given(self, spec: ModelSpec) -> int | None:
         """Prediction that needs no storage. None: no size was given, or Triton has shown that what was given is not true."""
         remembered = self.remembered(spec)
-        if not spec.size_hint_bytes or (remembered is not None and not self._fits(remembered[1])):
+        if not spec.size_hint_bytes or (remembered is not None and not self._fits(remembered.size_bytes)):
             return None
-        return self.predicted(spec.size_hint_bytes, is_sure=True)
+        seen = remembered.size_bytes if remembered is not None and remembered.source in _SEEN else 0
+        return self.predicted(max(spec.size_hint_bytes, seen), is_sure=spec.size_hint_bytes >= seen)
 
-    def remembered(self, spec: ModelSpec) -> tuple[Content, int] | None:
-        """What was measured last of what is asked for, and its size in bytes."""
-        return self._remembered.get(self._journal.digests.of_spec(spec))
+    def remembered(self, spec: ModelSpec) -> Sized | None:
+        """What was loaded last of what is asked for."""
+        return self._journal.sizes.get(self._journal.digests.of_spec(spec))
 
     def blind(self, spec: ModelSpec) -> int | None:
         """
@@ -140,9 +212,16 @@ class Facts:
         What did not fit counts for nothing here: its load is refused while the listing is the same, and tried when it is another.
         """
         remembered = self.remembered(spec)
-        size = remembered[1] if remembered is not None and self._fits(remembered[1]) else self.from_files(spec.disk_size_bytes or 0)
+        fits = remembered is not None and self._fits(remembered.size_bytes)
+        size = remembered.size_bytes if remembered is not None and fits else self.from_files(spec.disk_size_bytes or 0)
         size = spec.size_hint_bytes or size
         return self.predicted(size) if size else None
+
+    def estimate(self, spec: ModelSpec, file_bytes: int) -> int:
+        """Bytes of memory for a model that was never loaded: of python models the median, once enough were measured, and no less."""
+        kind = spec.model_type.partition(":")[0]
+        sizes = [each.size_bytes for each in self._journal.sizes.values() if each.model_type == kind == "python" and each.source in _SEEN]
+        return max(self.from_files(file_bytes), median_high(sizes) if len(sizes) >= ENOUGH_MODELS else 0)
 
     def from_files(self, file_bytes: int) -> int:
         """Bytes of memory for these bytes of files."""
@@ -150,11 +229,11 @@ class Facts:
 
     # ---- arithmetic
 
-    def _loaded(self, model: Model, size_bytes: int, reported_bytes: int, *, is_booked: bool) -> int:
+    def _loaded(self, model: Model, size_bytes: int, reported_bytes: int, *, is_booked: bool, source: SizeSource) -> int:
         admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)
         size = model.size_bytes = max(reported_bytes if is_fact else size_bytes, MIN_SIZE_BYTES)
         if model.content is not None:
-            self.remember(model.content, size)
+            self.remember(model.content, size, source, model.asked.model_type if model.asked else "")
         if is_fact or (is_booked and size > admitted):
             how = f"Triton's backend reports {show_bytes(size)}" if is_fact else f"it takes {show_bytes(size)} in Triton"
             self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=is_booked)

@@ -210,7 +210,7 @@ class Predicting:
         if listing is None:
             listing = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
         elif (remembered := facts.remembered(spec)) is not None:
-            content, size = remembered
+            content, size = remembered.content, remembered.size_bytes
             if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
                 is_sure = content.listing is not None  # without versions it may be another content
                 guesses.append(facts.predicted(size, is_sure=is_sure))
@@ -218,7 +218,7 @@ class Predicting:
         if spec.size_hint_bytes or not (is_whole or (survey.seen_bytes and facts.blind(spec) is None)):
             return
         least = 0 if is_whole else facts.default_bytes
-        guesses.append(max(facts.predicted(facts.from_files(survey.seen_bytes)), least))
+        guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), least))
         if len(listing.files) > MOST_PLANNED_FILES:
             return
         try:
@@ -228,7 +228,7 @@ class Predicting:
             if is_whole:  # half a model need not be one
                 raise
         else:
-            guesses.append(max(facts.predicted(facts.from_files(served), is_sure=is_sure and is_whole), least))
+            guesses.append(max(facts.predicted(facts.estimate(spec, served), is_sure=is_sure and is_whole), least))
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:

@@ -45,11 +45,12 @@ class RuntimeLifecycle(Known):
     """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
 
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
-        super().__init__(registry := Registry(ports.journal), ports)
+        super().__init__(registry := Registry(ports.journal, ports.memory), ports)
         self._capacity = capacity
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._facts = facts = Facts(registry, capacity, ports.journal)
+        self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
+        ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
         self._predicting = Predicting(ports.store, facts, ports.journal.digests)
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
@@ -93,7 +94,7 @@ class RuntimeLifecycle(Known):
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
-        return "; ".join(filter(None, (self._background.notice, self._ports.server.notice))) or None
+        return "; ".join(filter(None, (self._background.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -151,11 +152,14 @@ class RuntimeLifecycle(Known):
         is_back_soon = model is not None and model.state is State.LOADING and model_id in self.registry.lost
         if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
             raise errors.ModelNotLoaded("the model is not loaded").located(model_id, None)
+        await self._ports.memory.settled(model_id)
         return model.size_bytes
 
     async def status(self) -> RuntimeState:
         """READY when everything is purged; a call means that ModelMesh has restarted with an empty view."""
         state = await self._reconciler.status()
+        if state.is_ready and self._capacity.source == "measured":
+            await self._ports.memory.settled()
         return replace(state, is_ready=False, problem=self.readiness()) if self._is_draining else state
 
     async def drain(self, grace_seconds: float) -> bool:

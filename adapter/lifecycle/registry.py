@@ -17,7 +17,7 @@ from typing import Literal
 from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
 from adapter.model import Artifact, Content, ModelSpec, Named, Record
-from adapter.ports import Journal
+from adapter.ports import Journal, Memory
 from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
 
@@ -86,8 +86,9 @@ class Model:
 class Registry:
     """The table of models. Each change of a state is noted in the journal."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, memory: Memory) -> None:
         self._journal = journal
+        self._memory = memory
         self._models: dict[str, Model] = {}
         self._operations: dict[str, Operation] = {}
         self._by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
@@ -104,7 +105,7 @@ class Registry:
         for state in set(State) - {State.ABSENT}:
             metrics.MODELS.labels(state.value).set_function(partial(len, self._by_state[state]))
         metrics.RESTORE_PENDING.set_function(partial(len, self.lost))
-        metrics.LOADED_BYTES.set_function(lambda: sum(model.size_bytes for model in self.all_in(State.LOADED)))
+        metrics.LOADED_BYTES.set_function(self.loaded_bytes)
 
     def find(self, model_id: str) -> Model | None:
         """The model, or None when it is ABSENT and idle."""
@@ -144,6 +145,7 @@ class Registry:
             self._by_state[state][model.model_id] = model
         model.changes += 1
         model.since = self._journal.now()
+        self._memory.moved(model.model_id, state.value, model.size_bytes)
         self.changes += 1
         if state is State.LOST:
             self.lost[model.model_id] = model
@@ -177,6 +179,10 @@ class Registry:
     def all_in(self, state: State) -> list[Model]:
         """The models in this state."""
         return list(self._by_state[state].values())
+
+    def loaded_bytes(self) -> int:
+        """The sum of the sizes of loaded models."""
+        return sum(model.size_bytes for model in self.all_in(State.LOADED))
 
     def __iter__(self) -> Iterator[Model]:
         return iter(list(self._models.values()))

@@ -130,7 +130,8 @@ class Worker:
             if not layout.hint:
                 raise
             raise ModelRefused(f"{refused.text}; {layout.hint}") from refused
-        return LoadedModel(model.size_bytes, self.max_concurrency)
+        is_told = spec.named is not None or self.facts.is_final(model)
+        return LoadedModel(model.size_bytes if is_told else 0, self.max_concurrency)
 
     async def _restore(self, operation: Operation) -> None:
         """From LOST to LOADED, with the files that are placed."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.settings.kinds import BYTES, FACTOR, LOADS, MILLISECONDS, REQUESTS_OR_NONE, SIZE, TEXT, Group, setting
+from adapter.settings.kinds import BYTES, FACTOR, LOADS, MILLISECONDS, REQUESTS_OR_NONE, SIZE, TEXT, Group, choice, setting
 from adapter.units import MIB, show_bytes
 
 UNIT_BYTES = 8 * 1024
@@ -45,6 +45,11 @@ class CapacitySettings(Group):
     """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
     max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS_OR_NONE, "0")
     """Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit."""
+    source: str = setting("CAPACITY_SOURCE", choice("word", "configured", "measured"), "configured")
+    """
+    `configured`: capacity = `CONTAINER_MEM_REQ_BYTES` − `MEM_BUFFER_BYTES`. `measured`: the limit of Triton's control group −
+    the larger of the buffer and what Triton and growing models were seen to take; as configured while nothing is reported.
+    """
     runtime_version: str = setting("RUNTIME_VERSION", TEXT, "v1")
     """Announced until Triton has reported its own version."""
 

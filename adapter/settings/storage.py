@@ -21,6 +21,11 @@ class VolumeSettings(Group):
     """Volume shared with Triton; Triton's `--model-repository` is `_triton_models` below it."""
     cache: Path | None = setting("CACHE_DIR", PATH, None)
     """Staging, pulled files and the journal; a folder on the same file system. Default `ROOT_MODEL_DIR/_adapter`."""
+    memory_file: Path | None = setting("TRITON_MEMORY_FILE", PATH, None)
+    """
+    Where a reporter in Triton's container tells what Triton takes of memory. Default `triton-memory` in `CACHE_DIR`;
+    without that file sizes are estimates.
+    """
     max_bytes: int | None = setting("CACHE_MAX_BYTES", SIZE, None)
     """
     Most bytes of the adapter's files on the volume; 0: no cache, and no limit. Default 1.25 ×
@@ -36,6 +41,11 @@ class VolumeSettings(Group):
     def cache_dir(self) -> Path:
         """Our own folder."""
         return self.cache or self.root / CACHE_DIR
+
+    @property
+    def memory_path(self) -> Path:
+        """The file in force."""
+        return self.memory_file or self.cache_dir / "triton-memory"
 
     @property
     def reserved_ids(self) -> frozenset[str]:

@@ -36,6 +36,8 @@ class TritonSettings(Group):
     """Triton's `--model-load-thread-count`: the most loads that it has at once; should be more than `LOADING_CONCURRENCY`."""
     silent_seconds: float = setting("TRITON_SILENT_SECONDS", SECONDS, "60")
     """A Triton that accepts connections and answers nothing for this time hangs: `/healthz/triton` asks for its restart."""
+    metrics_endpoint: Endpoint = setting("TRITON_METRICS_ENDPOINT", ENDPOINT, "127.0.0.1:8002")
+    """`port:N` or `host:N` of Triton's own metrics, which tell the memory of GPUs in use."""
     restricted_key: str | None = setting("TRITON_RESTRICTED_KEY", TEXT, None)
     """
     The key of Triton's `--grpc-restricted-protocol=…:KEY=VALUE`: with it only the adapter can load and unload models.

@@ -1,7 +1,8 @@
 """
 All metrics, declared in one place: name, unit in the name, labels, meaning.
 
-No model id is a label, since thousands of models would be thousands of series; but for the few that are being pulled.
+No model id is a label, since thousands of models would be thousands of series; but for the few that are being pulled, and for the
+sizes of the 20 largest.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ LOAD_BYTES = _gauge("load_bytes", "Bytes of a model that is being pulled: done, 
 MODELS = _gauge("models", "Models by lifecycle state", "state")
 LOADED_BYTES = _gauge("loaded_bytes", "Sum of the sizes told to ModelMesh for loaded models")
 CAPACITY_BYTES = _gauge("capacity_bytes", "Capacity announced to ModelMesh")
+MEMORY_BYTES = _gauge(
+    "memory_bytes",
+    "Memory of Triton's container, as a reporter beside it tells: used, limit; base (with no model), reserve (above base and sizes told)",
+    "kind",
+)
+MODEL_BYTES = _gauge("model_bytes", "Sizes of the 20 largest models: predicted, measured, told (to ModelMesh)", "model_id", "kind")
+OOM_KILLS = _counter("oom_kills_total", "Processes of Triton's container that the kernel has killed for want of memory")
 USABLE_BYTES = _gauge("usable_bytes", "Capacity less the reserve that ModelMesh keeps for unloads")
 LOAD_TIMEOUT_SECONDS = _gauge("load_timeout_seconds", "Loading timeout announced to ModelMesh (LOADTIME_TIMEOUT)")
 PULLED_BYTES = _counter("pulled_bytes_total", "Bytes pulled from storage", "type")

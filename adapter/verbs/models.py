@@ -25,6 +25,7 @@ from adapter.errors import AdapterError, some
 from adapter.inventory import Drift, by_owner, drift_of, is_untouched, serves
 from adapter.journal import NAME, Found, JournalProblem, NoJournal, read
 from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS
+from adapter.memory.report import Report
 from adapter.model import PROBE, Placed, ServerModel
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
@@ -32,6 +33,8 @@ from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
+from adapter.verbs import sizes
+from adapter.verbs.cells import age, short, shown
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
 from adapter.workers import Threads
@@ -69,9 +72,15 @@ LONGEST_REASON = 300
 SHOWN_CRASHES = 3
 
 
-def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings) -> dict[str, Any]:
+def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
     """
     Look at all places once. Blocks, for a bounded time whatever hangs. Raises StartError: the process cannot have another thread.
+
+    Args:
+        ask_adapter: for its health.
+        triton: where it is.
+        volume: where its folders are.
+        capacity_bytes: what is announced, if that is known here.
 
     Returns:
         What `models --json` prints: texts without credentials, moments as `datetime`. New fields may come; another meaning makes
@@ -85,12 +94,12 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     threads = Threads("look", 1)  # a volume that hangs does not keep the process
     try:
         looked = threads.submit(_on_volume, volume, is_alive=is_alive)
-        (journal, problems["journal"]), (placed, problems["folder"]), artifacts = looked.result(VOLUME_SECONDS)
+        (journal, problems["journal"]), (placed, problems["folder"]), artifacts, told = looked.result(VOLUME_SECONDS)
     except TimeoutError:
-        journal, placed, artifacts = None, {}, frozenset[str]()
+        journal, placed, artifacts, told = None, {}, frozenset[str](), None
         problems["journal"] = problems["folder"] = f"the volume has not answered within {VOLUME_SECONDS:g} s"
     version, rows, problems["triton"] = asyncio.run(_asked(triton))
-    records, crashes = (journal.records, journal.crashes) if journal else ({}, {})
+    records, crashes, remembered = (journal.records, journal.crashes, journal.sizes) if journal else ({}, {}, {})
     booted = time.time() - boot_seconds()
 
     def moment(seconds: float) -> datetime:
@@ -113,6 +122,7 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
                 "path": redact(record.path),
                 "storage_key": record.storage_key,
                 "size_bytes": record.size_bytes,
+                "size": sizes.of(record, remembered),
             },
             "triton": None if problems["triton"] is not None else [{**row._asdict(), "reason": redact(row.reason)} for row in seen],
             "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
@@ -123,29 +133,36 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     models = [model_of(name) for name in sorted({*records, *by_id, *placed}) if not name.startswith(PROBE)]
     contents = {name: record.content.crash for name, record in records.items() if record.content}
     idle = artifacts - {record.artifact_key for record in records.values()}
-    told = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
+    places = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
     return {
         "format": FORMAT,
         "time": moment(boot_seconds()),
         "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
         "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
-        "triton": {"endpoint": triton.target, "version": version or None, **told["triton"]},
-        "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
-        "folder": {"path": str(volume.repository_dir), **told["folder"]},
+        "triton": {"endpoint": triton.target, "version": version or None, **places["triton"]},
+        "journal": {"path": str(volume.cache_dir / NAME), **places["journal"]},
+        "folder": {"path": str(volume.repository_dir), **places["folder"]},
         "artifacts": {"count": len(artifacts), "idle": None if problems["journal"] is not None else len(idle)},
         "crashes": [
             {"count": each.count, "last": moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
             for each in sorted(crashes.values(), key=lambda crashes: -crashes.last)
         ],
+        "memory": {
+            "told_bytes": sum(record.size_bytes for record in records.values() if record.state == "loaded"),
+            "capacity_bytes": capacity_bytes,
+            "used_bytes": told.used_bytes if told else None,
+            "limit_bytes": told.limit_bytes if told else None,
+        },
         "models": models,
     }
 
 
 def _on_volume(
     volume: VolumeSettings, *, is_alive: bool
-) -> tuple[tuple[Found | None, str | None], tuple[Mapping[str, Placed], str | None], frozenset[str]]:
-    """What journal and repository folder hold, each with why it says nothing; keys of artifacts."""
-    return _believed(volume.cache_dir, is_alive=is_alive), _placed(volume), _artifacts(volume.cache_dir)
+) -> tuple[tuple[Found | None, str | None], tuple[Mapping[str, Placed], str | None], frozenset[str], Report | None]:
+    """What journal and repository folder hold, each with why it says nothing; keys of artifacts; the reporter's report."""
+    told = sizes.told(volume.memory_path)
+    return _believed(volume.cache_dir, is_alive=is_alive), _placed(volume), _artifacts(volume.cache_dir), told
 
 
 def _believed(cache_dir: Path, *, is_alive: bool) -> tuple[Found | None, str | None]:
@@ -223,14 +240,6 @@ def as_json(view: View, *, drift_only: bool) -> str:
     return json.dumps({**view, "models": models}, indent=1, default=lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}") + "\n"
 
 
-def shown(text: str) -> str:
-    """What is safe on a terminal: whatever is not printable is written as an escape, and so is a backslash."""
-    return "".join(
-        letter if letter.isprintable() and letter != "\\" else letter.encode("unicode_escape", "backslashreplace").decode()
-        for letter in text
-    )
-
-
 def _head(view: View) -> Iterator[tuple[str, str]]:
     """Titles and words: of each place, and of Triton's deaths."""
     adapter, triton, journal, folder = view["adapter"], view["triton"], view["journal"], view["folder"]
@@ -249,7 +258,7 @@ def _head(view: View) -> Iterator[tuple[str, str]]:
     if journal["problem"] is not None:
         yield "journal", f"{journal['path']}: {journal['problem']}; so nothing can be compared"
     else:
-        yield "journal", journal["path"] + ("" if newest is None else f": newest state {_age(view['time'] - newest)} old")
+        yield "journal", journal["path"] + ("" if newest is None else f": newest state {age(view['time'] - newest)} old")
     yield "folder", folder["path"] + (f": {folder['problem']}" if folder["problem"] else "")
     idle = f", {view['artifacts']['idle']:,} of them idle" if view["artifacts"]["idle"] else ""
     yield "cache", f"{PurePath(journal['path']).parent}: {_count(view['artifacts']['count'], 'artifact')}{idle}"
@@ -257,8 +266,8 @@ def _head(view: View) -> Iterator[tuple[str, str]]:
         who, times = some(crash["models"], 3) or "a model that is not here now", _count(crash["count"], "time")
         since = view["time"] - crash["last"]
         left = timedelta(seconds=REMEMBERED_SECONDS) - since
-        refused = f"; refused until it changes, or {_age(left)} pass" if crash["count"] >= MOST_CRASHES and left > timedelta() else ""
-        yield "crashes", f"Triton died {times} while it loaded {who}; last {_age(since)} ago{refused}"
+        refused = f"; refused until it changes, or {age(left)} pass" if crash["count"] >= MOST_CRASHES and left > timedelta() else ""
+        yield "crashes", f"Triton died {times} while it loaded {who}; last {age(since)} ago{refused}"
     if view["crashes"][SHOWN_CRASHES:]:
         yield "", f"and while it loaded {_count(len(view['crashes']) - SHOWN_CRASHES, 'other content')}"
 
@@ -274,7 +283,7 @@ def _table(models: Sequence[View], view: View, width: int) -> Iterator[str]:
             "?" if view["folder"]["problem"] is not None else "-" if not folder else "placed" if folder["placed_by_adapter"] else "other",
             "-" if not artifact else artifact["key"][:8] if artifact["exists"] else "gone",
             _size(model),
-            _age(view["time"] - record["since"]) if record else "-",
+            age(view["time"] - record["since"]) if record else "-",
         )
         yield f"{'!' if model['drift'] else ' '} {form.format(*cells)}  {shown(model['id'])}"
         reasons = dict.fromkeys(" ".join(row.reason.split()) for row in rows_of(model) if row.reason not in ("", "unloaded"))
@@ -322,21 +331,7 @@ def _size(model: View) -> str:
     told = model["adapter"]["size_bytes"] if model["adapter"] else 0
     if not told and model["folder"] is None:
         return "-"
-    size: float = told or model["folder"]["size_bytes"]
-    unit = ""
-    for larger in "KMGTPE":
-        if size >= (1000 if unit else 1024):
-            size, unit = size / 1024, larger
-    return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.3g}{unit}"
-
-
-def _age(time: timedelta) -> str:
-    """Two units at most: 45s, 3m12s, 2h05m, 4d03h."""
-    whole = max(0, int(time.total_seconds()))
-    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= size:
-            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
-    return f"{whole}s"
+    return short(told or model["folder"]["size_bytes"])
 
 
 def _count(number: int, one: str, many: str = "") -> str:

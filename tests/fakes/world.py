@@ -30,6 +30,7 @@ from adapter.model import (
     Placed,
     Record,
     ServerModel,
+    Sized,
     SourceFile,
     Survey,
     owner_of,
@@ -37,6 +38,7 @@ from adapter.model import (
 from adapter.ports import Ports, Wanted, nothing
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
+from tests.fakes.memory import UntoldMemory
 
 
 @dataclass
@@ -69,6 +71,7 @@ class World:
     records: dict[str, Record] = field(default_factory=dict)
     """What the journal's file holds."""
     crashes: dict[str, Crashes] = field(default_factory=dict)
+    sizes: dict[str, Sized] = field(default_factory=dict)
     deadly: set[str] = field(default_factory=set)
     """ETags: Triton dies when it has loaded such a file."""
     back_after_seconds: float = 0.0
@@ -545,22 +548,30 @@ class FakeJournal(_Port):
     def crashes(self) -> dict[str, Crashes]:
         return self.world.crashes
 
+    @property
+    def sizes(self) -> dict[str, Sized]:
+        return self.world.sizes
+
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def note(self, entry: Record | Crashes) -> None:
+    def note(self, entry: Record | Crashes | Sized) -> None:
         if not self.process.is_alive:
             return
         if isinstance(entry, Record):
             self.world.records[entry.model_id] = entry
+        elif isinstance(entry, Sized):
+            self.world.sizes[entry.content.spec] = entry
         else:
             self.world.crashes[entry.digest] = entry
 
-    def forget(self, entry: Record | Crashes) -> None:
+    def forget(self, entry: Record | Crashes | Sized) -> None:
         if not self.process.is_alive:
             return
         if isinstance(entry, Record):
             self.world.records.pop(entry.model_id, None)
+        elif isinstance(entry, Sized):
+            self.world.sizes.pop(entry.content.spec, None)
         else:
             self.world.crashes.pop(entry.digest, None)
 
@@ -571,6 +582,5 @@ class FakeJournal(_Port):
 def ports(world: World, process: Process | None = None, *, slots: int = 2) -> Ports:
     """What one life of the adapter meets of this world."""
     process = process or Process()
-    return Ports(
-        FakeStore(world, process), FakeRepository(world, process), FakeServer(world, process, slots=slots), FakeJournal(world, process)
-    )
+    store, repository, server = FakeStore(world, process), FakeRepository(world, process), FakeServer(world, process, slots=slots)
+    return Ports(store, repository, server, FakeJournal(world, process), UntoldMemory())

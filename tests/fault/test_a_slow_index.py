@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter._pb import model_runtime_pb2 as spi
+from adapter.memory.watch import NOT_TOLD
 from tests.fault.conftest import System, until
 from tests.real.ports import free_ports
 
@@ -120,7 +121,7 @@ async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatc
     assert status == 200
     needed = re.fullmatch(
         r"ready; Triton is slow: it has needed (\d+) s to list its model repository, "
-        r"which takes (\d+)% of its time while unloads wait for it",
+        rf"which takes (\d+)% of its time while unloads wait for it; {NOT_TOLD}",
         text,
     )
     assert needed is not None
@@ -128,7 +129,7 @@ async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatc
     assert int(needed[2]) >= 66, "of 2 s, and the rest of 1 s"
     system.triton.index_seconds = 0.01
     await system.unload("n")
-    assert await readyz() == (200, "ready")
+    assert await readyz() == (200, f"ready; {NOT_TOLD}")
 
 
 async def readyz() -> tuple[int, str]:

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
+from adapter.memory.watch import NOT_TOLD
 from tests.fakes.s3_proxy import Fault
 from tests.fault.conftest import System, until
 from tests.fault.restores import NAMES, Restores, code_of, content, load
@@ -285,14 +286,14 @@ async def test_sizes_and_readyz_are_told_in_the_middle_of_restores(restores: Res
     url = f"http://127.0.0.1:{settings['METRICS_PORT']}/readyz"
     await restores.begin("m2")
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        assert (answer.status, await answer.text()) == (200, "ready; restoring 1 of 4\n")
+        assert (answer.status, await answer.text()) == (200, f"ready; restoring 1 of 4; {NOT_TOLD}\n")
 
     assert {name: await restores.size(name) for name in NAMES} == restores.sizes
     restores.release()
     await restores.ended(*NAMES)
     assert {name: await restores.size(name) for name in NAMES} == restores.sizes
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        assert (answer.status, await answer.text()) == (200, "ready\n")
+        assert (answer.status, await answer.text()) == (200, f"ready; {NOT_TOLD}\n")
 
 
 async def test_a_listing_that_fails_after_the_restart_is_asked_again(restores: Restores) -> None:

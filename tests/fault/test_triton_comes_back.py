@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
+from adapter.memory.watch import NOT_TOLD
 from tests.builders import load_request
 from tests.fault.pod import FaultPod
 from tests.real.models import affine, sleeper
@@ -58,7 +59,7 @@ def all_are_back(pod: FaultPod, fault: str, *, since: float | None = None, note:
 
 def until_settled(pod: FaultPod) -> None:
     """The adapter has nothing left to restore, and says so."""
-    until(lambda: pod.ready() == (200, "ready\n"), f"/readyz is plainly ready: {pod.ready()}")
+    until(lambda: pod.ready() == (200, f"ready; {NOT_TOLD}\n"), f"/readyz is plainly ready: {pod.ready()}")
 
 
 def failure(call: Any) -> tuple[grpc.StatusCode, str]:
@@ -184,7 +185,7 @@ def test_a_triton_that_stood_still_has_lost_nothing(start: Start) -> None:
     began = time.monotonic()
     pod.continue_triton()
 
-    until(lambda: pod.ready() == (200, "ready\n"), "/readyz is green")
+    until(lambda: pod.ready() == (200, f"ready; {NOT_TOLD}\n"), "/readyz is green")
     noticed_return = time.monotonic() - began
     all_are_back(pod, "SIGSTOP for 20 s", note=f"noticed after {noticed:.2f} s, the return after {noticed_return:.2f} s")
     assert pod.loads_of_triton() == loads

@@ -101,9 +101,9 @@ def stack(services: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
 def start(stack: Stack) -> None:
     """In the order of depends_on, each when the one before is healthy."""
     shell = stack.words("triton")
-    shell[-1] = shell[-1].replace("exec tritonserver", f"exec {install.server()}", 1)
+    shell[2] = shell[2].replace("exec tritonserver", f"exec {install.server()}", 1)
     here = f" --backend-directory={install.BACKENDS} --grpc-address=127.0.0.1 --http-address=127.0.0.1"
-    shell[-1] += f"{here} --metrics-address=127.0.0.1 --metrics-port={stack.ports[8002]}"
+    shell[2] += f"{here} --metrics-address=127.0.0.1 --metrics-port={stack.ports[8002]}"
     stack.children["triton"] = Child("triton", shell, env=install.environment())
     probe = [stack.here(word) for word in stack.services["triton"]["healthcheck"]["test"][1:]]
     stack.children["triton"].wait_until(lambda: subprocess.run(probe, capture_output=True, check=False).returncode == 0, "healthy", 60)
@@ -210,7 +210,7 @@ def test_images_and_numbers_are_those_of_the_rest(services: dict[str, Any]) -> N
     assert services["triton"]["image"].partition(":")[2] in re.findall(r"tag: (\S+)", values)
     assert services["adapter"]["build"]["args"]["PYTHON_IMAGE"] == arguments["PYTHON_IMAGE"]
     threads = services["adapter"]["environment"]["TRITON_LOAD_THREADS"]
-    assert f"--model-load-thread-count={threads} " in services["triton"]["command"][-1]
+    assert f"--model-load-thread-count={threads} " in services["triton"]["command"][2]
 
 
 def test_the_gpu_file_adds_gpus_and_asks_for_their_memory() -> None:

@@ -14,7 +14,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.observability.files import Panel, dashboard, panels
 
-MOST_PANELS = 24
+MOST_PANELS = 26
 COLUMNS = 24
 
 

@@ -46,6 +46,7 @@ class Triton:
         log_path: Path | None = None,
         name: str | None = None,
         ports: Sequence[int] = (),
+        wrapper: Sequence[str] = (),
     ) -> None:
         """
         `completes`: whether it completes the config of a model, as Triton does by default. It starts each python model twice then, and
@@ -54,12 +55,14 @@ class Triton:
         `grpc_address`: None for a port of loopback, or `unix:/folder/t.sock` (the file is then `t.sock:8001`).
 
         `name`: the server id of each start, instead of a new one. `ports`: those of gRPC, HTTP and metrics, instead of free ones.
+        `wrapper`: words of a program that becomes Triton.
         """
         self.repository = repository
         self._explicit = explicit
         self._completes = completes
         self._grpc_address = grpc_address
         self._extra_args = tuple(extra_args)
+        self._wrapper = tuple(wrapper)
         self._log_path = log_path
         self._ports = list(ports)
         self._name = name
@@ -176,6 +179,7 @@ class Triton:
         grpc, rest, metrics = self._ports
         loopback = "127.0.0.1"
         return [
+            *self._wrapper,
             install.server(),
             f"--id={self.server_id}",
             f"--model-repository={self.repository}",

@@ -22,6 +22,7 @@ from adapter.triton.server import TritonServer
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.workers import retrieve
+from tests.fakes.memory import UntoldMemory
 from tests.simulation.client import Client
 from tests.simulation.loop import Life
 from tests.simulation.store import Clients
@@ -103,7 +104,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         silent_seconds=SILENT_SECONDS,
     )
     lifecycle = RuntimeLifecycle(
-        ports=Ports(store, repository, server, journal),
+        ports=Ports(store, repository, server, journal, UntoldMemory()),
         capacity=setup.capacity,
         unload_timeout_seconds=UNLOAD_SECONDS,
         reserved_ids=RESERVED_IDS,

@@ -11,7 +11,9 @@ import pytest
 
 from adapter.inventory import Drift
 from adapter.model import ServerModel
-from adapter.verbs.models import COLUMNS, DRIFTS, as_json, shown, text, triton_word
+from adapter.verbs import sizes
+from adapter.verbs.cells import shown
+from adapter.verbs.models import COLUMNS, DRIFTS, as_json, text, triton_word
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
@@ -245,3 +247,26 @@ def test_ages_are_short(seconds: float, words: str) -> None:
 
 def test_every_word_of_drift_has_a_meaning_and_an_advice() -> None:
     assert set(DRIFTS) == set(get_args(Drift))
+
+
+def a_sized(model_id: str, size_bytes: int, source: str, measured_bytes: int | None) -> dict[str, Any]:
+    size = {"source": source, "predicted_bytes": 1 << 20, "measured_bytes": measured_bytes}
+    return a_model(model_id, adapter=a_record(size_bytes=size_bytes) | {"size": size})
+
+
+def test_sizes_are_sorted_and_say_how_they_are_known() -> None:
+    unknown = a_model("unknown", adapter=a_record(size_bytes=3 << 20) | {"size": None})
+    known = [a_sized("small", 2 << 20, "files", None), a_sized("large", 50 << 20, "measured", 49 << 20)]
+    memory = {"told_bytes": 55 << 20, "capacity_bytes": 110 << 20, "used_bytes": 70 << 20, "limit_bytes": 256 << 20}
+    view = a_view(*known, unknown, a_model("x", adapter=None), memory=memory)
+
+    assert sizes.text(view, columns=80).splitlines() == [
+        "[##########..........] 55M of models of 110M capacity; Triton takes 70M of 256M",
+        "",
+        "    SIZE  SOURCE     PREDICTED  MEASURED   SINCE  STATE      MODEL",
+        "     50M  measured          1M       49M   1m40s  loaded     large",
+        "      3M  -                  -         -   1m40s  loaded     unknown",
+        "      2M  files             1M         -   1m40s  loaded     small",
+    ]
+    untold = {"told_bytes": 0, "capacity_bytes": None, "used_bytes": None, "limit_bytes": None}
+    assert sizes.text(a_view(memory=untold), columns=80).startswith("0 of models; sizes are estimates\n")

@@ -73,7 +73,7 @@ async def test_all_agree_also_where_there_is_nothing_at_all(place: Place) -> Non
     assert model["triton"] == [{"name": "m", "version": "1", "state": "READY", "reason": ""}]
     noted = model["adapter"]
     assert all(datetime.fromisoformat(noted.pop(name)) < datetime.now(UTC) for name in ("since", "confirmed"))
-    assert noted == {"state": "loaded", "type": "onnx", "path": "models/m", "storage_key": "s3", "size_bytes": 1}
+    assert noted == {"state": "loaded", "type": "onnx", "path": "models/m", "storage_key": "s3", "size_bytes": 1, "size": None}
     assert (model["id"], model["drift"], model["artifact"]) == ("m", None, None)
 
 

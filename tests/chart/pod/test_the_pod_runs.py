@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 import pytest
 
+from adapter.memory.watch import NOT_TOLD
 from tests.chart.admin import upstream
 from tests.chart.controller import assemble
 from tests.chart.pod.env import CannotStartError
@@ -103,7 +104,7 @@ def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path)
             serve_onnx(rig)
         assert "Read-only file system" in pod.exec(TRITON, ["sh", "-c", "echo > /x"]).text
         ready = pod.exec(ADAPTER, ["modelmesh-triton-adapter", "probe", "--ready", "--host", f"{ADDRESS}:9464"])
-        assert (ready.code, ready.text) == (0, f"{ADDRESS}:9464: 200 ready\n")
+        assert (ready.code, ready.text) == (0, f"{ADDRESS}:9464: 200 ready; {NOT_TOLD}\n"), "no control groups are mounted in this pod"
         assert "1.0G" in pod.exec(TRITON, ["df", "-h", "/dev/shm"]).text
         assert pod.probe(TRITON).code == 0
         assert pod.terminate(ADAPTER) == 0

@@ -13,8 +13,9 @@ from adapter.errors import InvalidRequest
 from adapter.journal import SLACK_BYTES, line_of
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named
+from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named, Sized
 from tests.builders import a_listing, a_spec
+from tests.fakes.memory import UntoldMemory
 from tests.unit.journal.journals import Rig, a_record
 
 
@@ -24,7 +25,8 @@ async def test_a_later_process_reads_what_was_noted(rig: Rig) -> None:
     bare = a_record("bare", storage_key=None, content=None, artifact_key=None, placed=None, path="", model_type="", confirmed=0.0)
     partly = a_record("partly", content=Content("aa", None, "bb"))
     crashes = Crashes(digest="cc", count=2, last=7.5)
-    for entry in (full, bare, partly, crashes):
+    sized = Sized(content=Content("ss", None, "dd"), model_type="onnx", size_bytes=5, source="measured", predicted_bytes=6, spread_bytes=1)
+    for entry in (full, bare, partly, crashes, sized):
         journal.note(entry)
     await journal.written()
 
@@ -32,6 +34,7 @@ async def test_a_later_process_reads_what_was_noted(rig: Rig) -> None:
 
     assert later.records == {"full": full, "bare": bare, "partly": partly} == journal.records
     assert later.crashes == {"cc": crashes} == journal.crashes
+    assert later.sizes == {"ss": sized} == journal.sizes
     assert later.digests.of_spec(a_spec()) == journal.digests.of_spec(a_spec())
     assert rig.trash == []
 
@@ -163,7 +166,7 @@ async def test_a_journal_that_is_closed_has_written_all_and_takes_no_more(rig: R
 async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
     """Neither of the parameters, nor of the path, nor something that a guess can be tried against without the salt."""
     journal = rig.start()
-    registry = Registry(journal)
+    registry = Registry(journal, UntoldMemory())
     spec = a_spec(
         "https://user:pa55word-7@host/models/a?sig=5ecret5ig%3D&X-Amz-Signature=deadbeefcafe",
         model_id="a",
@@ -171,6 +174,7 @@ async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
     )
     model = Model("a", asked=spec, content=Content(journal.digests.of_spec(spec), journal.digests.of_listing(a_listing(["x"])), "cc"))
     registry.move(model, State.PULLING)
+    registry.move(model, State.LOADING)
     await journal.written()
     journal.close()
 
@@ -184,10 +188,13 @@ async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
 async def test_the_registrys_states_are_all_ones_that_a_reader_takes(rig: Rig) -> None:
     """Through a life of a model: each state is read as it was noted, and of one that is absent nothing is left."""
     journal = rig.start()
-    registry = Registry(journal)
+    registry = Registry(journal, UntoldMemory())
     model = Model("a", asked=a_spec("p", model_id="a"))
+    registry.move(model, State.PULLING)
+    await journal.written()
+    assert rig.found().records == {}, "there is nothing in Triton to take over"
     for state in (
-        State.PULLING, State.LOADING, State.LOADED, State.LOST, State.LOADING, State.UNLOADING, State.FAILED, State.UNLOADING,
+        State.LOADING, State.LOADED, State.LOST, State.LOADING, State.UNLOADING, State.FAILED, State.UNLOADING,
     ):  # fmt: skip
         registry.move(model, state)
         await journal.written()

@@ -11,6 +11,7 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes
 from tests.builders import a_spec
+from tests.fakes.memory import UntoldMemory
 from tests.fakes.world import World, ports
 from tests.unit.lifecycle.test_restoring import Outcomes, loaded, sent, state_of, until
 
@@ -146,7 +147,7 @@ def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
     world = World()
     journal = ports(world).journal
     journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
-    counts = Facts(mock.Mock(), mock.Mock(), journal)
+    counts = Facts(mock.Mock(), mock.Mock(), journal, UntoldMemory())
     content = Content("spec", "listing", "crash")
 
     assert [counts.count_death("crash") for _ in range(MOST_CRASHES)] == [1, 2, 3]
@@ -163,7 +164,7 @@ def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> Non
     world = World()
     journal = ports(world).journal
     journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
-    counts = Facts(mock.Mock(), mock.Mock(), journal)
+    counts = Facts(mock.Mock(), mock.Mock(), journal, UntoldMemory())
 
     for number in range(MOST_CONTENTS + 10):
         now = float(number)
@@ -182,7 +183,7 @@ def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
     journal.now = lambda: 10.0  # type: ignore[method-assign] # a clock of the test's own
     world.crashes["crash"] = Crashes(digest="crash", count=3, last=1e9)
 
-    Facts(mock.Mock(), mock.Mock(), journal).check_deaths(Content("spec", "listing", "crash"))
+    Facts(mock.Mock(), mock.Mock(), journal, UntoldMemory()).check_deaths(Content("spec", "listing", "crash"))
 
 
 # ---- in a restore
@@ -297,7 +298,7 @@ async def test_a_content_that_three_deaths_have_banned_is_not_restored(lifecycle
 async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
     """It serves under this id, and has killed Triton under another one."""
     await lifecycle.load(B)
-    counts = Facts(mock.Mock(), mock.Mock(), ports(world).journal)
+    counts = Facts(mock.Mock(), mock.Mock(), ports(world).journal, UntoldMemory())
     for _ in range(MOST_CRASHES):
         counts.count_death(world.records["b"].content.crash)
     world.trace.clear()

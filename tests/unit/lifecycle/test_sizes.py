@@ -14,6 +14,8 @@ from adapter.model import Content, Listing, ModelSpec, SourceFile
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
+from tests.fakes.memory import UntoldMemory
+from tests.fakes.world import FakeJournal, Process, World
 from tests.mesh.announced import UNIT_BYTES, Announced
 
 A = a_spec("models/a", model_id="a", model_type="onnx")
@@ -40,7 +42,7 @@ def announcing(capacity_bytes: int, default_bytes: int, threads: int) -> Capacit
 
 @pytest.fixture
 def sizes(capacity: CapacitySettings) -> Facts:
-    return Facts(mock.create_autospec(Registry), capacity, mock.Mock(digests=DIGESTS))
+    return Facts(mock.create_autospec(Registry), capacity, FakeJournal(World(), Process()), UntoldMemory())
 
 
 def of(content: Content | None, size_bytes: int = 0) -> Model:
@@ -128,12 +130,41 @@ def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(si
         sizes.admit(of(None), A, 2048 * MIB, content(etag="e2"))
 
 
-def test_sizes_that_were_asked_for_long_ago_are_forgotten(sizes: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapter.lifecycle.facts._REMEMBERED", 2)
-    specs = [a_spec(path) for path in "abc"]
-    for spec in specs:
-        sizes.measured(of(content(spec)), spec, 1, 33 * MIB)
-    assert [sizes.remembered(spec) for spec in specs] == [None, *((content(spec), 33 * MIB) for spec in specs[1:])]
+def test_what_was_seen_counts_more_than_a_smaller_size_that_was_given(sizes: Facts) -> None:
+    sizes.remember(content(GIVEN), 600 * MIB, "measured", "python")
+    model = of(content(GIVEN))
+    sizes.admit(model, GIVEN, 12_000, content(GIVEN))
+    assert sizes.given(GIVEN) == model.size_bytes == sizes.measured(model, GIVEN, 12_000, 0) == 600 * MIB
+
+    sizes.remember(content(GIVEN, etag="e2"), 400 * MIB, "measured", "python")
+    assert sizes.given(GIVEN) == 500 * MIB
+
+
+def test_a_prediction_is_never_below_what_was_measured(sizes: Facts) -> None:
+    """Of the same content: another measurement, a report, an estimate, or what an earlier process believed."""
+    sizes.remember(content(), 40 * MIB, "measured")
+    for size, source in ((30 * MIB, "measured"), (20 * MIB, "reported"), (10 * MIB, "files"), (5 * MIB, "estimated")):
+        sizes.remember(content(), size, source)
+        assert sizes.blind(A) == 40 * MIB
+    sizes.remember(content(etag="e2"), 3 * MIB)
+    assert sizes.blind(A) == 3 * MIB
+
+
+def test_python_models_are_predicted_by_their_median_once_five_were_measured(sizes: Facts) -> None:
+    another = a_spec("new", model_type="python")
+    for number in range(5):
+        assert sizes.estimate(another, 12_000) == 15_000
+        spec = a_spec(f"p{number}", model_type="python:3")
+        sizes.remember(content(spec), (number + 1) * 100 * MIB, "measured", spec.model_type)
+    assert sizes.estimate(another, 12_000) == 300 * MIB
+    assert sizes.estimate(another, 400 * MIB) == 500 * MIB, "more files than that are more memory"
+    assert sizes.estimate(a_spec("new", model_type="onnx"), 12_000) == 15_000
+    with pytest.raises(NoCapacity, match="the median of python models"):
+        for number in range(5):
+            spec = a_spec(f"q{number}", model_type="python")
+            sizes.remember(content(spec), 4096 * MIB, "measured", "python")
+            sizes.remember(content(a_spec(f"r{number}", model_type="python")), 4096 * MIB, "measured", "python")
+        sizes.admit(of(None), another, 12_000, content(another))
 
 
 def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Facts) -> None:

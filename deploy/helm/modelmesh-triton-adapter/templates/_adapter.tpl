@@ -33,6 +33,7 @@
 {{- include "mmta.variable" (list "CACHE_MAX_BYTES" .) }}
 {{- end }}
 {{- include "mmta.variable" (list "METRICS_PORT" (int $values.adapter.metricsPort)) }}
+{{- include "mmta.variable" (list "TRITON_METRICS_ENDPOINT" (printf "port:%d" (int $values.triton.metricsPort))) }}
 {{- include "mmta.variable" (list "LOG_LEVEL" "info") }}
 {{- include "mmta.variable" (list "LOG_FORMAT" "json") }}
 {{- include "mmta.variable" (list "GRACE_PERIOD_SECONDS" 25) }}

@@ -3,12 +3,14 @@
 {{/*
 chmod: an adapter of another uid must enter, too; it fails harmlessly when the adapter came first.
 A claim's or a node's directory may belong to root alone: a Triton that is root opens it for the adapter.
+$0 is the reporter: it tells the adapter what Triton takes of memory.
 */}}
 {{- define "mmta.tritonScript" -}}
 {{- $triton := .Values.triton -}}
 {{- $repository := printf "%s/_triton_models" (include "mmta.root" .) -}}
 mkdir -p {{ $repository }} || exit 1;
 chmod 777 {{ $repository }}{{ if .Values.modelVolume.spec }} {{ include "mmta.root" . }}{{ end }} 2>/dev/null;
+/bin/sh -c "$0" triton-memory {{ include "mmta.root" . }}/_adapter/triton-memory {{ $repository }} &
 exec tritonserver
 --id="triton-$(cat /proc/sys/kernel/random/uuid)"
 --model-repository={{ $repository }}
@@ -61,7 +63,8 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
   args:
     - >-
       {{- include "mmta.tritonScript" . | nindent 6 }}
-    - tritonserver
+    - |
+      {{- .Files.Get "files/memory.sh" | trim | nindent 6 }}
     {{- range $triton.extraArgs }}
     - {{ . | quote }}
     {{- end }}

@@ -1,0 +1,186 @@
+"""
+What was seen of each model's memory, and what follows: its size, Triton's own base, and the reserve. No I/O.
+
+Told of each change of a model's state and of each report, in the order of time. The processes of a python model are its own, by
+name. For the rest a load has what grew meanwhile (`attribution`): the host's memory, and each GPU's. A model that takes memory of a
+GPU has the size that it takes there, of several GPUs the largest: capacity is then that of one GPU.
+
+Memory that an unload did not give back is used again by later loads, which then seem smaller: it counts into their upper bounds.
+Growth after a model was told to ModelMesh goes to the reserve; of a model's own processes also to its remembered size, for as long
+as it is young.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+
+from adapter.memory.attribution import Change, Sample, bounds, measure
+from adapter.memory.devices import Device
+from adapter.memory.report import Report, Stub
+from adapter.model import Measure, owner_of
+from adapter.units import MIB
+
+HOST = ""
+"""Beside the UUIDs of GPUs, the name of the host's memory."""
+DEVICE_LAG_SECONDS = 2.5
+"""So old a GPU's number may be when it is told: Triton's `--metrics-interval-ms`, and a little."""
+MOST_SAMPLES, MOST_CHANGES = 600, 200
+"""Kept, of each memory, and of loads and unloads; what lasts longer is not measured."""
+YOUNG_SECONDS = 330.0
+"""So long after a load the size of its processes may still grow: first inferences, arenas, the look after five minutes."""
+LEAST_GROWTH_BYTES = MIB
+"""Of a model's processes, or of a GPU: less is noise."""
+
+
+class Ledger:
+    """One Triton's memory. Times are seconds since the boot of the kernel."""
+
+    def __init__(self) -> None:
+        self.on_measured: Callable[[str, Measure], None] = lambda _model_id, _measure: None
+        self._samples: dict[str, deque[Sample]] = defaultdict(lambda: deque(maxlen=MOST_SAMPLES))
+        self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._open: dict[str, Change] = {}
+        """By model id: the load or unload that runs."""
+        self._coming: set[str] = set()
+        """Models that are pulled: what is seen now is how it was before their loads."""
+        self._unsettled: dict[str, tuple[Change, int]] = {}
+        """By model id: a load that has ended and is not measured, and its estimate."""
+        self._stubs: dict[int, tuple[Stub, float]] = {}
+        """By process id: what it took, and when that was told."""
+        self._loaded: dict[str, float] = {}
+        """By model id: since when it is loaded."""
+        self._sizes: dict[str, int] = {}
+        self._most: dict[str, float] = {}
+        """By model id: the most of the host's memory that it may have taken, and so may give back."""
+        self._leaving: list[Change] = []
+        """Unloads that have ended, and that no sample shows yet."""
+        self._unreturned = 0.0
+        """Bytes of the host's memory that unloads have not given back."""
+        self.base_bytes: int | None = None
+        """What Triton takes with no model; None: not seen."""
+        self.reserve_bytes = 0
+        """The most by which truth was above the base and the sizes that ModelMesh was told."""
+
+    @property
+    def loading(self) -> Sequence[str]:
+        """The models that Triton is loading now."""
+        return [model for model, change in self._open.items() if change.most > 0]
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether something runs, or waits to be measured."""
+        return bool(self._coming or self._open or self._unsettled)
+
+    def is_unsettled(self, model: str) -> bool:
+        """Whether the size of a loaded model may be told soon."""
+        return model in self._unsettled
+
+    def moved(self, model: str, state: str, at: float, size_bytes: int) -> None:
+        """A model has come into this state of the lifecycle; `size_bytes`: what is believed of it."""
+        (self._coming.add if state == "pulling" else self._coming.discard)(model)
+        if state == "lost":  # all that Triton had is gone with it
+            self.forget()
+        elif state == "loading":
+            self._begin(Change(model, at))
+        elif state == "unloading":
+            self._end(model, at)
+            self._unsettled.pop(model, None)
+            self._loaded.pop(model, None)
+            self._sizes.pop(model, None)
+            self._begin(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
+            self._stubs = {pid: known for pid, known in self._stubs.items() if owner_of(known[0].model) != model}
+        else:
+            change = self._end(model, at)
+            if state == "loaded":
+                self._loaded.setdefault(model, at)
+                if change is not None and self._samples:
+                    self._unsettled[model] = change, size_bytes
+
+    def forget(self) -> None:
+        """Nothing that was seen holds any more: another Triton."""
+        for table in (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most):
+            table.clear()
+        self._leaving.clear()
+        self.base_bytes, self._unreturned = None, 0.0
+
+    def seen(self, report: Report, booked_bytes: int) -> None:
+        """A report; `booked_bytes`: the sum of the sizes that were told."""
+        self._samples[HOST].append(Sample(report.at, report.used_bytes))
+        self._stubs.update((pid, (stub, report.at)) for pid, stub in report.stubs.items())
+        self._settle()
+        if not self.is_watching and all(change.end < report.at for change in self._changes):
+            if not self._loaded:
+                self.base_bytes, self._unreturned = report.used_bytes, 0.0
+            elif self.base_bytes is not None:
+                excess = report.used_bytes - self.base_bytes
+                self._unreturned = min(self._unreturned, max(0.0, excess - sum(self._sizes.values())))
+                self.reserve_bytes = max(self.reserve_bytes, excess - booked_bytes)
+        for model in {owner_of(stub.model) for stub in report.stubs.values()} - self._unsettled.keys():
+            is_young = report.at - self._loaded.get(model, -math.inf) < YOUNG_SECONDS
+            if is_young and (size := self._own(model, self._loaded[model])) > self._sizes.get(model, 0) + LEAST_GROWTH_BYTES:
+                self._tell(model, Measure(size, "measured", 0))
+
+    def seen_devices(self, devices: Mapping[str, Device], at: float) -> None:
+        """Triton's metrics, as they were asked for at this time."""
+        for uuid, device in devices.items():
+            self._samples[uuid].append(Sample(at, device.used_bytes))
+        self._settle()
+
+    # ---- private
+
+    def _begin(self, change: Change) -> None:
+        self._open[change.model] = change
+        self._changes.append(change)
+
+    def _end(self, model: str, at: float) -> Change | None:
+        change = self._open.pop(model, None)
+        if change is not None:
+            change.end = at
+            if change.most <= 0 and change.least > -math.inf and self._samples:
+                self._leaving.append(change)
+        return change
+
+    def _settle(self) -> None:
+        for change in list(self._leaving):
+            if (found := self._bounds(change, HOST)) is not None:
+                self._leaving.remove(change)
+                self._unreturned += max(0.0, found[1] - change.least)
+        for model, (change, estimate_bytes) in list(self._unsettled.items()):
+            if (told := self._measured(change, estimate_bytes)) is not None:
+                self._tell(model, told)
+                del self._unsettled[model]
+
+    def _measured(self, load: Change, estimate_bytes: int) -> Measure | None:
+        """What a load that has ended took; None: it cannot be said yet."""
+        found = {name: self._bounds(load, name) for name in self._samples}
+        pids = [pid for pid, (stub, _) in self._stubs.items() if owner_of(stub.model) == load.model]
+        if None in found.values() or any(self._stubs[pid][1] < load.end for pid in pids):
+            return None
+        low, high = found.pop(HOST, None) or (0.0, 0.0)
+        self._most[load.model] = high + self._unreturned
+        devices = [each for each in found.values() if each is not None and each[1] >= LEAST_GROWTH_BYTES]
+        if devices:
+            return measure(*max(devices, key=lambda each: each[1]), estimate_bytes)
+        if own := self._own(load.model, load.end):
+            load.least = load.most = self._most[load.model] = own
+            return Measure(own, "measured", 0)
+        told = measure(low, high + self._unreturned, estimate_bytes)
+        self._unreturned = max(0.0, self._unreturned - max(0.0, told.size_bytes - high))
+        return told
+
+    def _bounds(self, change: Change, name: str) -> tuple[float, float] | None:
+        """As `attribution.bounds`, of one memory. What a model's own processes take says nothing of a GPU."""
+        if name == HOST:
+            return bounds(change, self._changes, self._samples[name])
+        late = {each: Change(each.model, each.begin, each.end + DEVICE_LAG_SECONDS, *each.sign) for each in self._changes}
+        return bounds(late[change], list(late.values()), self._samples[name]) if change in late else None
+
+    def _own(self, model: str, since: float) -> int:
+        """What the processes of a model take, as far as it was told since then."""
+        return sum(stub.size_bytes for stub, at in self._stubs.values() if owner_of(stub.model) == model and at >= since)
+
+    def _tell(self, model: str, found: Measure) -> None:
+        self._sizes[model] = max(found.size_bytes, self._sizes.get(model, 0))
+        self.on_measured(model, found)

@@ -1,0 +1,30 @@
+# What Triton takes of memory, for the adapter: sh -c THIS triton-memory FILE REPOSITORY [CGROUP], run by Triton's own shell.
+# The first line is: memory UPTIME BYTES LIMIT OOM_KILLS. A line for each process of a python model: stub PID KIB MODEL.
+set -C # nothing that is there is written to, nor what a link leads to
+file=$1 models=$2/ group=${3:-/sys/fs/cgroup} seen=" "
+sum() { # of two names' numbers in a file
+  sum=0; while read -r name number unit; do case $name in "$2" | "$3") sum=$((sum + number)) ;; esac; done <"$1"
+}
+tell() {
+  read -r now rest </proc/uptime
+  if [ -f "$group/memory.max" ]; then stat=memory.stat names="anon shmem" limit=memory.max events=memory.events
+  else stat=memory/memory.stat names="total_rss total_shmem" limit=memory/memory.limit_in_bytes events=memory/memory.oom_control; fi
+  sum "$group/$stat" $names && used=$sum && read -r limit <"$group/$limit" && sum "$group/$events" oom_kill oom_kill || return
+  echo "memory $now $used $limit $sum"
+  new="" known="" left=20
+  for process in /proc/[0-9]*; do
+    read -r name <"$process/comm" && [ "$name" = triton_python_b ] || continue
+    case $seen in *" $process "*) known="$known $process" ;; *) new="$new $process" ;; esac
+  done
+  [ "$new" ] || seen=" " new=$known # all were told: again from the first one
+  for process in $new; do
+    [ $((left -= 1)) -ge 0 ] || break
+    words="" seen="$seen$process "; IFS="" read -r words <"$process/cmdline"
+    case $words in *"$models"*/*) words=${words#*"$models"} ;; *) continue ;; esac
+    sum "$process/smaps_rollup" Pss_Anon: Pss_Shmem: && echo "stub ${process#/proc/} $sum ${words%%/*}"
+  done
+}
+while kill -0 "$PPID"; do
+  { tell >"$file.new" && mv -f "$file.new" "$file"; } || rm -f "$file.new"
+  sleep 0.5; for second in 1 2 3 4; do [ "$file.asked" -nt "$file" ] || sleep 1; done
+done 2>/dev/null

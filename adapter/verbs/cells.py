@@ -1,0 +1,31 @@
+"""How ids, bytes and times look in the tables of a verb."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+def shown(text: str) -> str:
+    """What is safe on a terminal: whatever is not printable is written as an escape, and so is a backslash."""
+    return "".join(
+        letter if letter.isprintable() and letter != "\\" else letter.encode("unicode_escape", "backslashreplace").decode()
+        for letter in text
+    )
+
+
+def short(size: float) -> str:
+    """Bytes in few letters."""
+    unit = ""
+    for larger in "KMGTPE":
+        if size >= (1000 if unit else 1024):
+            size, unit = size / 1024, larger
+    return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.3g}{unit}"
+
+
+def age(time: timedelta) -> str:
+    """Two units at most: 45s, 3m12s, 2h05m, 4d03h."""
+    whole = max(0, int(time.total_seconds()))
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
+    return f"{whole}s"

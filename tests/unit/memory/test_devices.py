@@ -1,0 +1,107 @@
+"""Memory of GPUs, from metrics as a Triton with two of them has told them, and from an exporter that misbehaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from unittest import mock
+
+import pytest
+
+from adapter.memory import devices
+from adapter.memory.devices import Device, asked, parsed
+from adapter.units import Endpoint
+
+RECORDED = b"""# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="digits",version="1"} 17
+# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
+# TYPE nv_gpu_memory_total_bytes gauge
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-9b9f60e9-8adb-cd42-83eb-9b3b1a5f7a11"} 85899345920
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-0c3d4e7c-1111-2222-3333-444455556666"} 8.589934592e+10
+# HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
+# TYPE nv_gpu_memory_used_bytes gauge
+nv_gpu_memory_used_bytes{gpu_uuid="GPU-9b9f60e9-8adb-cd42-83eb-9b3b1a5f7a11"} 1073741824
+nv_gpu_memory_used_bytes{gpu_uuid="GPU-0c3d4e7c-1111-2222-3333-444455556666"} 0.000000
+"""
+"""The lines of a real one's that matter, in its form."""
+
+
+def test_used_and_total_of_each_gpu() -> None:
+    assert parsed(RECORDED) == {
+        "GPU-9b9f60e9-8adb-cd42-83eb-9b3b1a5f7a11": Device(1 << 30, 80 << 30),
+        "GPU-0c3d4e7c-1111-2222-3333-444455556666": Device(0, 85_899_345_920),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b'nv_gpu_memory_used_bytes{gpu_uuid="a"} 5',
+        b'nv_gpu_memory_used_bytes{gpu_uuid="a"} 5\nnv_gpu_memory_total_bytes{gpu_uuid="a"} 4\n',
+        b'nv_gpu_memory_used_bytes{gpu_uuid="a"} nan\nnv_gpu_memory_total_bytes{gpu_uuid="a"} 1e99\n',
+        b'nv_gpu_memory_used_bytes{gpu_uuid="a"} -1\nnv_gpu_memory_total_bytes{gpu_uuid="a"} 4\n',
+    ],
+)
+def test_what_is_not_both_numbers_is_no_gpu(text: bytes) -> None:
+    """As with MIG, where they are absent."""
+    assert parsed(text) == {}
+
+
+def test_more_gpus_than_any_machine_has_are_not_kept() -> None:
+    lines = "".join(f'nv_gpu_memory_{kind}_bytes{{gpu_uuid="g{n}"}} 1\n' for n in range(1000) for kind in ("used", "total"))
+    assert len(parsed(lines.encode())) == devices.MAX_DEVICES
+
+
+@contextmanager
+def exporting(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[Endpoint]:
+    """An exporter on loopback."""
+
+    class Exporter(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            """Not to the output of the tests."""
+
+    with HTTPServer(("127.0.0.1", 0), Exporter) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Endpoint(host="127.0.0.1", port=server.server_port)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def sends(body: bytes, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.end_headers()
+        request.wfile.write(body)
+
+    return answer
+
+
+def rubbish(request: BaseHTTPRequestHandler) -> None:
+    """No answer of HTTP."""
+    request.wfile.write(b"rubbish\r\n")
+
+
+def test_an_exporter_is_asked() -> None:
+    with exporting(sends(RECORDED)) as endpoint:
+        assert len(asked(endpoint)) == 2
+
+
+def test_an_exporter_that_misbehaves_tells_nothing() -> None:
+    with exporting(sends(RECORDED, 404)) as endpoint, pytest.raises(OSError, match="404"):
+        asked(endpoint)
+    with exporting(rubbish) as endpoint, pytest.raises(OSError, match="HTTP"):
+        asked(endpoint)
+    with mock.patch.object(devices, "MAX_ANSWER_BYTES", 100), exporting(sends(RECORDED)) as endpoint, pytest.raises(OSError, match="101"):
+        asked(endpoint)
+    with pytest.raises(OSError, match="refused"):
+        asked(endpoint)

@@ -1,0 +1,225 @@
+"""What the ledger makes of a Triton's life: sizes, base, reserve, and what it never says."""
+
+from __future__ import annotations
+
+import random
+
+from adapter.memory.attribution import LEAST_SPREAD_BYTES, MOST_SPREAD
+from adapter.memory.devices import Device
+from adapter.memory.ledger import DEVICE_LAG_SECONDS, Ledger
+from adapter.memory.report import Report, Stub
+from adapter.model import Measure
+from adapter.units import MIB
+
+
+class Rig:
+    """A ledger, the time, and a Triton's memory in MiB."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.told: dict[str, list[Measure]] = {}
+        self.ledger.on_measured = lambda model, found: self.told.setdefault(model, []).append(found)
+        self.at = 100.0
+        self.used = 40.0
+        self.booked = 0.0
+
+    def look(self, **stubs: tuple[int, float]) -> None:
+        """A report half a second later; model → process id and its MiB."""
+        self.at += 0.5
+        found = {pid: Stub(model, int(mib * MIB)) for model, (pid, mib) in stubs.items()}
+        self.ledger.seen(Report(self.at, int(self.used * MIB), 1 << 40, 0, found), int(self.booked * MIB))
+
+    def move(self, model: str, *states: str, mib: float = 0.0) -> None:
+        for state in states:
+            self.at += 0.01
+            self.ledger.moved(model, state, self.at, int(mib * MIB))
+
+    def load(self, model: str, mib: float, estimate: float = 1.0) -> None:
+        """Alone, between two looks."""
+        self.look()
+        self.move(model, "pulling", "loading", mib=estimate)
+        self.used += mib
+        self.move(model, "loaded", mib=estimate)
+        self.look()
+
+    def size(self, model: str) -> Measure:
+        """What was told last, in MiB."""
+        size, source, spread = self.told[model][-1]
+        return Measure(size // MIB, source, spread // MIB)
+
+
+def test_a_load_alone_is_measured_at_the_next_look() -> None:
+    rig = Rig()
+    rig.look()
+    rig.move("a", "pulling", "loading")
+    rig.used += 50
+    rig.move("a", "loaded")
+    assert rig.ledger.is_unsettled("a") and rig.ledger.is_watching and not rig.told
+    rig.look()
+    assert rig.size("a") == Measure(50, "measured", 0)
+    assert not rig.ledger.is_unsettled("a") and not rig.ledger.is_watching
+    assert rig.ledger.base_bytes == 40 * MIB
+
+
+def test_without_reports_nothing_is_waited_for() -> None:
+    rig = Rig()
+    rig.move("a", "pulling", "loading", "loaded")
+    assert not rig.ledger.is_unsettled("a")
+
+
+def test_two_at_once_stay_estimates_within_what_grew_and_are_measured_when_loaded_alone() -> None:
+    rig = Rig()
+    rig.look()
+    rig.move("a", "loading", mib=70)
+    rig.move("b", "loading", mib=500)
+    rig.used += 100
+    rig.move("a", "loaded", mib=70)
+    rig.move("b", "loaded", mib=500)
+    rig.look()
+    assert (rig.size("a"), rig.size("b")) == (Measure(70, "estimated", 100), Measure(100, "estimated", 100))
+    rig.move("b", "unloading", mib=100)
+    rig.used -= 40
+    rig.move("b", "absent")
+    rig.look()
+    rig.load("b", 40)
+    assert rig.size("b") == Measure(40, "measured", 0)
+
+
+def test_python_models_are_known_by_their_processes_however_many_load() -> None:
+    rig = Rig()
+    rig.look()
+    for model in ("p", "q", "onnx"):
+        rig.move(model, "loading", mib=1)
+    rig.used += 20
+    rig.look(p=(1, 7), q=(2, 9))
+    rig.used += 80
+    for model in ("p", "q", "onnx"):
+        rig.move(model, "loaded", mib=1)
+    rig.look(p=(1, 25))
+    assert not rig.told.get("q"), "its process was not looked at since it was loaded"
+    rig.look(q=(2, 35))
+    assert (rig.size("p"), rig.size("q")) == (Measure(25, "measured", 0), Measure(35, "measured", 0))
+    assert rig.size("onnx").size_bytes <= 100
+
+
+def test_a_bundles_inner_models_are_its_own() -> None:
+    rig = Rig()
+    rig.look()
+    rig.move("both", "loading")
+    rig.used += 60
+    rig.move("both", "loaded")
+    rig.at += 0.5
+    stubs = {1: Stub("both~inner~scale", 20 * MIB), 2: Stub("both~inner~shift", 30 * MIB)}
+    rig.ledger.seen(Report(rig.at, int(rig.used * MIB), None, 0, stubs), 0)
+    assert rig.size("both") == Measure(50, "measured", 0)
+
+
+def test_a_young_models_processes_may_grow_and_an_old_ones_go_to_the_reserve() -> None:
+    rig = Rig()
+    rig.look()
+    rig.move("p", "loading")
+    rig.used += 30
+    rig.move("p", "loaded")
+    rig.look(p=(1, 30))
+    rig.booked = 30
+    rig.at += 30
+    rig.used += 70
+    rig.look(p=(1, 100))
+    assert rig.size("p") == Measure(100, "measured", 0)
+    assert rig.ledger.reserve_bytes == 70 * MIB
+    rig.at += 600
+    rig.used += 10
+    rig.look(p=(1, 110))
+    assert rig.size("p").size_bytes == 100
+    assert rig.ledger.reserve_bytes == 80 * MIB
+
+
+def test_what_unloads_do_not_give_back_widens_the_bounds_of_later_loads() -> None:
+    """A heap that keeps 30 MiB: the next model of 50 seems to take 20."""
+    rig = Rig()
+    rig.look()
+    rig.load("a", 50)
+    rig.load("other", 10)
+    rig.look()
+    rig.move("a", "unloading", mib=50)
+    rig.used -= 20
+    rig.move("a", "absent")
+    rig.look()
+    rig.load("b", 20, estimate=48)
+    assert rig.size("b") == Measure(48, "estimated", 30)
+    rig.load("c", 20)
+    assert rig.size("c").size_bytes < 24, "it was used again once"
+
+
+def test_gpus_count_once_their_metrics_are_new_enough() -> None:
+    """A GPU's numbers are two seconds old; the largest GPU is the model's size."""
+    rig = Rig()
+    rig.ledger.seen_devices({"g0": Device(100 * MIB, 1 << 40), "g1": Device(0, 1 << 40)}, rig.at)
+    rig.look()
+    rig.move("a", "loading")
+    rig.used += 5
+    rig.move("a", "loaded")
+    grown = {"g0": Device(400 * MIB, 1 << 40), "g1": Device(250 * MIB, 1 << 40)}
+    rig.look()
+    rig.ledger.seen_devices(grown, rig.at + 1)
+    assert "a" not in rig.told
+    rig.ledger.seen_devices(grown, rig.at + DEVICE_LAG_SECONDS)
+    assert rig.size("a") == Measure(300, "measured", 0)
+
+
+def test_a_load_that_fails_is_nobodys_size() -> None:
+    rig = Rig()
+    rig.look()
+    rig.move("bad", "loading", mib=5)
+    rig.used += 30
+    rig.move("bad", "unloading", mib=5)
+    rig.used -= 30
+    rig.move("bad", "absent")
+    rig.look()
+    assert not rig.told and not rig.ledger.is_watching
+
+
+def test_another_triton_begins_anew() -> None:
+    rig = Rig()
+    rig.load("a", 50)
+    rig.move("a", "lost")
+    rig.used = 35
+    rig.look()
+    assert rig.ledger.base_bytes == 35 * MIB
+    rig.move("a", "loading", mib=50)
+    rig.used += 50
+    rig.move("a", "loaded", mib=50)
+    rig.look()
+    assert rig.size("a").size_bytes == 50
+
+
+def test_no_history_leads_to_a_wild_number() -> None:
+    """Random loads, unloads and looks: what is called measured is right within its spread, and nothing is above all that is used."""
+    for seed in range(150):
+        choice, rig, true = random.Random(seed), Rig(), dict[str, float]()
+        running: dict[str, tuple[str, float]] = {}
+        rig.look()
+        for number in range(60):
+            step = choice.random()
+            if step < 0.35:
+                running[f"m{number}"] = "loading", choice.choice([1, 5, 20, 80])
+                rig.move(f"m{number}", "loading", mib=10)
+            elif step < 0.45 and true:
+                model = choice.choice(sorted(true))
+                running[model] = "unloading", true.pop(model)
+                rig.move(model, "unloading", mib=10)
+            elif step < 0.75 and running:
+                model = choice.choice(sorted(running))
+                kind, size = running.pop(model)
+                rig.used += size if kind == "loading" else -size
+                if kind == "loading":
+                    true[model] = size
+                rig.move(model, "loaded" if kind == "loading" else "absent", mib=10)
+            else:
+                rig.look()
+            for model, (found, *_) in rig.told.items():
+                size, source, _ = found
+                if model in true and source == "measured":
+                    wrong = abs(size / MIB - true[model])
+                    assert wrong <= max(LEAST_SPREAD_BYTES / MIB, MOST_SPREAD * size / MIB) + 0.01, (seed, model, size / MIB, true[model])
+                assert size <= 61 * 80 * MIB

@@ -1,0 +1,91 @@
+"""Of samples and intervals: what was alone is exact, what overlaps in part is told apart, what cannot be told is never wild."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.memory.attribution import Change, Sample, bounds, measure, median
+from adapter.model import Measure
+from adapter.units import MIB
+
+
+def load(model: str, begin: float, end: float) -> Change:
+    return Change(model, begin, end)
+
+
+def test_a_load_that_is_alone_has_all_that_grew() -> None:
+    alone = load("a", 1.0, 2.0)
+    assert bounds(alone, [alone], [Sample(0.5, 100), Sample(1.5, 130), Sample(2.5, 150)]) == (50, 50)
+
+
+def test_without_a_sample_on_either_side_nothing_is_said() -> None:
+    alone = load("a", 1.0, 2.0)
+    assert bounds(alone, [alone], [Sample(0.5, 100), Sample(1.9, 150)]) is None
+    assert bounds(alone, [alone], [Sample(1.5, 100), Sample(2.9, 150)]) is None
+    assert bounds(load("a", 1.0, math.inf), [], [Sample(0.5, 100), Sample(2.9, 150)]) is None
+
+
+def test_loads_that_overlap_in_part_are_told_apart() -> None:
+    """A sample between the end of the first and the begin of the third splits the growth."""
+    first, second, third = load("a", 1, 2), load("b", 1.5, 5), load("c", 6, 7)
+    samples = [Sample(0, 0), Sample(2.5, 100), Sample(5.5, 100), Sample(8, 170)]
+    changes = [first, second, third]
+
+    assert bounds(third, changes, samples) == (70, 70)
+    low, high = bounds(first, changes, samples) or (0, 0)
+    assert (low, high) == (0, 100)
+    assert bounds(second, changes, samples) == (0, 100)
+
+
+def test_a_known_neighbour_leaves_the_rest() -> None:
+    """A python model is known by its own processes: what is left is the other one's."""
+    known, other = Change("python", 1, 2, least=60, most=60), load("onnx", 1, 2)
+    assert bounds(other, [known, other], [Sample(0, 0), Sample(3, 100)]) == (40, 40)
+
+
+def test_an_unload_at_the_same_time_widens_the_bounds_by_no_more_than_its_model() -> None:
+    leaving, coming = Change("old", 1, 2, least=-30, most=0), load("new", 1, 2)
+    assert bounds(coming, [leaving, coming], [Sample(0, 100), Sample(3, 150)]) == (50, 80)
+
+
+def test_what_cannot_be_told_stays_an_estimate_within_its_bounds() -> None:
+    assert measure(0, 100 * MIB, 60 * MIB) == Measure(60 * MIB, "estimated", 100 * MIB)
+    assert measure(0, 100 * MIB, 600 * MIB).size_bytes == 100 * MIB
+    assert measure(50 * MIB, 100 * MIB, MIB).size_bytes == 50 * MIB
+    assert measure(80 * MIB, 100 * MIB, 600 * MIB) == Measure(100 * MIB, "measured", 20 * MIB)
+    assert measure(0, 3 * MIB, 600 * MIB) == Measure(3 * MIB, "measured", 3 * MIB)
+    assert measure(0, math.inf, 600 * MIB).size_bytes == 600 * MIB
+
+
+@given(st.integers(0, 2**32), st.integers(1, 8))
+def test_the_truth_is_always_within_the_bounds(seed: int, count: int) -> None:
+    """Loads and unloads at any time, that take and give back at any moment while they run; samples at any time."""
+    choice = random.Random(seed)
+    changes, steps = [], []
+    for number in range(count):
+        begin = choice.uniform(0, 10)
+        end = begin + choice.uniform(0.01, 5)
+        size = choice.randrange(1, 1000)
+        is_unload = choice.random() < 0.3
+        change = Change(str(number), begin, end, -size, 0) if is_unload else Change(str(number), begin, end)
+        changes.append(change)
+        moment = choice.uniform(begin, end)
+        steps.append((moment, -size if is_unload else size))
+    times = sorted([-1.0, 20.0, *(choice.uniform(-1, 20) for _ in range(choice.randrange(12)))])
+    samples = [Sample(at, 10_000 + sum(size for moment, size in steps if moment <= at)) for at in times]
+
+    for change, (_, size) in zip(changes, steps, strict=True):
+        low, high = bounds(change, changes, samples) or (math.nan, math.nan)
+        assert low <= size <= high
+        if count == 1:
+            assert low == high
+
+
+@pytest.mark.parametrize(("sizes", "least", "middle"), [([], 1, None), ([5, 1, 9], 3, 5), ([5, 1, 9], 4, None), ([1, 2, 3, 4], 4, 3)])
+def test_the_median_needs_enough_of_them(sizes: list[int], least: int, middle: int | None) -> None:
+    assert median(sizes, least) == middle
