@@ -70,6 +70,8 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
     try:
+        if listing.is_single_file and (len(listing.files) != 1 or "/" in listing.files[0].path):
+            raise LayoutError("the model path is a file, so one file is expected")
         check(file.path for file in listing.files)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
