@@ -29,7 +29,6 @@ from adapter.layout import forests, model_config
 from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
-from adapter.layout.textproto import quoted
 from adapter.layout.tree import Tree, shortened
 from adapter.model import Decide
 from adapter.volume.trees import Ends
@@ -86,21 +85,18 @@ def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -
         )
     inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
     width = next((tensor.dims[0] for tensor in outputs if tensor.name == OUTPUT), forest.outputs)
+    answer = {"output_class": "false"}
+    if forest.classes > 1 or width > 1:
+        answer = {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
+    parameters = {"model_type": forest.model_type, **answer}.items()
     text = (
         f'backend: "{BACKEND}"\nmax_batch_size: {MAX_BATCH_SIZE}\n'
         f'input {{ name: "{INPUT}" data_type: TYPE_FP32 dims: [ {forest.features} ] }}\n'
         f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
-        f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
-    )
+        "dynamic_batching { }\n"
+    ) + "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters)
     config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
     return f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config}
-
-
-def _answer(forest: Forest, width: int) -> str:
-    if forest.classes == 1 and width == 1:
-        return _parameter("output_class", "false")
-    probabilities = "true" if width > 1 else "false"
-    return _parameter("output_class", "true") + _parameter("threshold", "0.5") + _parameter("predict_proba", probabilities)
 
 
 def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
@@ -188,7 +184,3 @@ def _width(side: Iterable[Any], name: str) -> int | None:
 
 def _numbers(count: int) -> str:
     return f"{count} number{'s' * (count != 1)}"
-
-
-def _parameter(key: str, value: str) -> str:
-    return f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}\n"
