@@ -1,4 +1,4 @@
-"""A model that Triton has lost, and that is being loaded again, is 503 with `Retry-After` in every front; nobody asks Triton for it."""
+"""A model that Triton has lost, and that is being loaded again, is 503 with `Retry-After` in every front; Triton is not asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from adapter.settings import read_group
 from adapter.settings.fronts import LlmSettings, SageMakerSettings
 from tests.unit.fronts.rigs import parts_of, served
 
-NOBODY: Any = Mock(spec=["answer", "model_metadata", "is_model_ready"])
+NOT_ASKED: Any = Mock(spec=["answer", "model_metadata", "is_model_ready"])
 
 
 class Models:
@@ -31,9 +31,9 @@ class Models:
 
 MODELS: Any = Models()
 FRONTS = {
-    "sagemaker": sagemaker.front(read_group(SageMakerSettings, {}), MODELS, NOBODY, NOBODY),
-    "v2": v2.front(NOBODY, NOBODY, MODELS),
-    "lmi": llm.front(read_group(LlmSettings, {}), MODELS, NOBODY, NOBODY),
+    "sagemaker": sagemaker.front(read_group(SageMakerSettings, {}), MODELS, NOT_ASKED, NOT_ASKED),
+    "v2": v2.front(NOT_ASKED, NOT_ASKED, MODELS),
+    "lmi": llm.front(read_group(LlmSettings, {}), MODELS, NOT_ASKED, NOT_ASKED),
 }
 
 
@@ -53,4 +53,4 @@ async def test_it_is_for_later(front: str, method: str, path: str) -> None:
     async with served(*FRONTS[front].routes) as server:
         status, headers, body = parts_of(await server.asked(method, path, body=b"{}" if method == "POST" else b""))
     assert (status, headers["retry-after"], b"being loaded" in body) == (503, "1", True)
-    assert NOBODY.mock_calls == []
+    assert NOT_ASKED.mock_calls == []
