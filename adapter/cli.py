@@ -146,8 +146,9 @@ SECONDS: dict[str, Any] = {"type": _seconds, "metavar": "SECONDS"}
 
 
 def _serve(_chosen: argparse.Namespace) -> int:
-    if os.getpid() == 1:
-        _end_on_signals()
+    if os.getpid() == 1:  # the kernel drops what it has no handler for: a signal that comes before `app` has its own
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: os._exit(128 + number))
     settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
     for warning in retired_warnings():
         _complain(f"warning: {warning}")
@@ -160,42 +161,30 @@ def _serve(_chosen: argparse.Namespace) -> int:
         gc.enable()
 
 
-def _end_on_signals() -> None:
-    """For process 1 of a container the kernel drops what it has no handler for: a signal that comes before `app` has its own."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: os._exit(128 + number))
-
-
 def _settings(chosen: argparse.Namespace) -> int:
     _say(settings_markdown() if chosen.markdown else settings_table(shutil.get_terminal_size().columns))
     return OK
 
 
 def _probe(chosen: argparse.Namespace) -> int:
-    if chosen.host is None:
-        is_well, lines = _ask_adapter(ready=chosen.ready, timeout_seconds=chosen.timeout)
-    else:
-        from adapter.telemetry import pods  # noqa: PLC0415 - only for this option
-
-        is_well, lines = pods.ask(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
+    is_well, lines = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
     _say("".join(f"{line}\n" for line in lines))
     return OK if is_well else FAILED
 
 
-def _ask_adapter(*, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence[str]]:
-    """The health of the adapter that has these settings; over HTTP where it has no interface for ModelMesh."""
-    endpoint = read_group(SpiSettings).listen
-    if endpoint is not None:
+def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence[str]]:
+    """The health of all adapters of a service, or of the one with these settings: over HTTP if it has no interface for ModelMesh."""
+    if service is None and (endpoint := read_group(SpiSettings).listen) is not None:
         from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
 
         is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
         return is_well, [line]
-    http_port = read_group(TelemetrySettings).metrics_port
-    if not http_port:
+    service = service or Endpoint(host="127.0.0.1", port=read_group(TelemetrySettings).metrics_port)
+    if not service.port:
         return False, ["cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"]
-    from adapter.telemetry import pods  # noqa: PLC0415 - only for this case
+    from adapter.telemetry import pods  # noqa: PLC0415 - only for these cases
 
-    return pods.ask(Endpoint(host="127.0.0.1", port=http_port), ready=ready, timeout_seconds=timeout_seconds)
+    return pods.ask(service, ready=ready, timeout_seconds=timeout_seconds)
 
 
 def _layout(chosen: argparse.Namespace) -> int:

@@ -1,19 +1,19 @@
 """
-The nouns of inference: tensors, requests, answers, models, failures; and the one table of datatypes.
+Inference in Triton's own messages, ModelInferRequest and ModelInferResponse: what is put in and read; failures; the table of datatypes.
 
 A tensor's elements are raw bytes as gRPC carries them (little endian, row-major; BYTES: each element after its length in 4 bytes).
-Nothing here knows gRPC or HTTP. Source of names and types: the V2 predict protocol, its gRPC part; of raw BYTES: Triton's binary data
-extension.
+Nothing here knows gRPC's calls or HTTP. Source of names and types: the V2 predict protocol, its gRPC part; of raw BYTES: Triton's
+binary data extension.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from adapter.errors import AdapterError
 
@@ -29,71 +29,28 @@ have none).
 """
 Parameter = bool | int | float | str
 """Value of a parameter of a request, a tensor or a response."""
+FINAL = "triton_final_response"
+"""Parameter of a response: whether it is the last one. Source: Triton's `docs/protocol/extension_parameters`, decoupled models."""
+_PRIORITY = "priority"
+"""The only parameter that Triton takes as UINT64. Source: Triton server `grpc/infer_handler.cc`, `SetInferenceRequestMetadata`."""
 _LENGTH = struct.Struct("<I")
 _BATCH = 4096
 """Elements joined at once: a join takes 80 bytes for each of its parts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """One input or output."""
-
-    name: str
-    datatype: str
-    """One of `DATATYPES`; of an answer also another one."""
-    shape: Sequence[int]
-    data: bytes
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferRequest:
-    """One inference."""
-
-    model: str
-    inputs: Sequence[Tensor]
-    version: str = ""
-    id: str = ""
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    outputs: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict)
-    """Name → parameters. None named: all that the model has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferResponse:
-    """One answer; a decoupled model gives any number of them."""
-
-    model: str
-    version: str
-    id: str
-    parameters: Mapping[str, Parameter]
-    outputs: Sequence[Tensor]
-    is_final: bool = True
-    """The last of a stream. One that is final may have no outputs: then the stream had ended before it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorInfo:
-    """What a model says of one of its inputs or outputs."""
-
-    name: str
-    datatype: str
-    shape: Sequence[int]
-    """-1 for a dimension of any size; the batch dimension included, where the model has one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """ModelMetadata, and what of ModelConfig decides how a model is asked."""
+    """What a model says of itself."""
 
-    name: str
-    versions: Sequence[str]
-    platform: str
-    inputs: Sequence[TensorInfo]
-    outputs: Sequence[TensorInfo]
-    is_decoupled: bool = False
-    max_batch_size: int = 0
-    optional_inputs: frozenset[str] = frozenset()
+    metadata: Any
+    """ModelMetadataResponse; a shape has -1 for a dimension of any size, and the batch dimension, where the model has one."""
+    config: Any
+    """ModelConfig; an empty one where the server has none."""
+
+    @property
+    def is_decoupled(self) -> bool:
+        """Whether it gives any number of answers."""
+        return bool(self.config.model_transaction_policy.decoupled)
 
 
 class Failure(Enum):
@@ -144,3 +101,36 @@ def split(raw: bytes) -> list[bytes]:
         found.append(raw[place : place + length])
         place += length
     return found
+
+
+def add_input(request: Any, name: str, datatype: str, shape: Sequence[int], data: bytes) -> Any:
+    """Give a request one more input, which is returned; `data` is raw."""
+    request.raw_input_contents.append(data)
+    return request.inputs.add(name=name, datatype=datatype, shape=shape)
+
+
+def set_parameters(message: Any, parameters: Mapping[str, Parameter]) -> None:
+    """Of a request, an input or an output."""
+    target = message.parameters
+    for name, value in parameters.items():
+        if isinstance(value, bool):
+            target[name].bool_param = value
+        elif isinstance(value, str):
+            target[name].string_param = value
+        elif isinstance(value, int) and -(2**63) <= value < 2**63:
+            target[name].int64_param = value
+        elif name == _PRIORITY and isinstance(value, int) and 0 <= value < 2**64:
+            target[name].uint64_param = value
+        else:
+            target[name].double_param = float(value)  # also a larger integer, as Triton's own HTTP front gives it
+
+
+def parameters_of(message: Any) -> dict[str, Parameter]:
+    """Of a response or an output, without what Triton tells us alone."""
+    kinds = {name: value.WhichOneof("parameter_choice") for name, value in message.parameters.items() if name != FINAL}
+    return {name: getattr(message.parameters[name], kind) for name, kind in kinds.items() if kind is not None}
+
+
+def is_final(response: Any) -> bool:
+    """Whether a response is the last one. One that is may have no outputs: then the stream had ended before it."""
+    return FINAL in response.parameters and bool(response.parameters[FINAL].bool_param)

@@ -1,12 +1,12 @@
 """
 What each model id holds, kept on the volume across processes: implements `ports.Journal`.
 
-Theory of operation. One line is known for each id. A task gives all lines to a thread, which writes them into a new file
-and renames it: so a reader finds a whole file at any moment, and whatever lies in its place is replaced. A volume that is
-slow makes the files fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there
-shall be none: what was noted counts as written then, since no later process can read anything older. The task tries again
-after a pause. Nothing is fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first
-line.
+Theory of operation. One line is known for each id. A task gives the lines that are new to a thread, which appends them. The
+first write of a process, and one to a file that has grown too long or is not as we left it, is a new file with all lines,
+renamed: so a reader finds a whole file at any moment, and whatever lies in its place is replaced. A volume that is slow makes
+the writes fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there shall be none:
+what was noted counts as written then, since no later process can read anything older. The task tries again after a pause.
+Nothing is fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first line.
 
 A line is an entry as JSON, in ASCII, so that a terminal shows it safely. Any process that can write the volume can write a
 line, or replace or delete the file: reading is bounded, opens regular files only and follows no link; every value has a
@@ -54,6 +54,8 @@ MAX_LINE_BYTES = 64 * 1024
 """JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
+SLACK_BYTES = 64 * 1024
+"""A file may become twice as long as it began, and so much longer."""
 END_SECONDS = 1.0
 """Longest wait for the thread at the end: a volume that hangs must not keep the process."""
 _ODD = "it is no regular file"
@@ -76,11 +78,11 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct):
-    """What a line is about. `gone`, of earlier versions: nothing is kept of it any more."""
+    """What a line is about. `gone`: nothing is kept of it any more."""
 
     id: str | None = None
     crash: Digest | None = None
-    sized: Content | None = None
+    sized: Content | Digest | None = None
     gone: bool = False
 
 
@@ -162,8 +164,10 @@ def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
             return ("id", about.id), None if about.gone else msgspec.json.decode(line, type=Record)
         if about.id is None and about.crash is not None:
             return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
-        if about.id is None and about.sized is not None:
+        if about.id is None and isinstance(about.sized, Content):
             return ("sized", about.sized.spec), msgspec.json.decode(line, type=Sized)
+        if about.id is None and about.sized is not None:
+            return ("sized", about.sized), None
     return None
 
 
@@ -179,7 +183,11 @@ def line_of(entry: Entry | Head) -> bytes:
     if isinstance(entry, Record):
         texts = {name: text[:MAX_TEXT] for name in ("model_type", "path", "storage_key") if (text := getattr(entry, name))}
         entry = msgspec.structs.replace(entry, **texts)
-    return json.dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return _line(msgspec.to_builtins(entry))
+
+
+def _line(values: object) -> bytes:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 class Journal:
@@ -200,7 +208,14 @@ class Journal:
         self._path = path
         self._discard = discard
         boot = boot or boot_id()
-        self._known = self._left(boot)
+        try:
+            self._known = read(path, boot)
+        except JournalProblem as problem:
+            self._known = Found(secrets.token_bytes(SALT_BYTES))
+            if not isinstance(problem, NoJournal):
+                tell = log.info if isinstance(problem, OtherBoot) else log.warning
+                tell("journal.ignored", path=str(path), cause=str(problem))
+                discard(path)
         self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
@@ -208,7 +223,12 @@ class Journal:
         known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
         self._lines = {key_of(entry): line_of(entry) for entry in known}
         self._thread: Threads | None = Threads("journal", 1)
+        self._descriptor = -1
+        """Of the file that this process has begun; so are the next two. Used by the thread."""
+        self._size_bytes = self._most_bytes = 0
         self._writing: asyncio.Task[None] | None = None
+        self._new = list[bytes]()
+        """Lines that are not in the file."""
         self._noted = 0
         """Notes taken."""
         self._settled = -1.0
@@ -222,23 +242,22 @@ class Journal:
 
     def note(self, entry: Entry) -> None:
         """As `ports.Journal`."""
+        key = key_of(entry)
         if isinstance(entry, Sized):  # what is noted again comes last
-            self._lines.pop(key_of(entry), None)
-            if entry.content.spec not in self.sizes and len(self.sizes) >= MOST_SIZES:
+            self._lines.pop(key, None)
+            if key[1] not in self.sizes and len(self.sizes) >= MOST_SIZES:
                 self.forget(next(iter(self.sizes.values())))
-        if self._known.put(key_of(entry), entry):
-            self._lines[key_of(entry)] = line_of(entry)
-            self._noted += 1
-            self._write_soon()
+        if self._known.put(key, entry):
+            self._lines[key] = line = line_of(entry)
+            self._take(line)
         else:
             log.warning("journal.full", entries=MAX_ENTRIES)
 
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
-        if self._known.put(key_of(entry), None):
-            del self._lines[key_of(entry)]
-            self._noted += 1
-            self._write_soon()
+        if self._known.put(key := key_of(entry), None):
+            del self._lines[key]
+            self._take(_line({key[0]: key[1], "gone": True}))
 
     async def written(self) -> None:
         """As `ports.Journal`."""
@@ -255,23 +274,14 @@ class Journal:
                 self._writing.cancel()
             self._has_settled.set()
             with suppress(TimeoutError):
-                thread.submit(self._write, self._content()).result(END_SECONDS)
+                thread.submit(self._write, b"".join(self._new)).result(END_SECONDS)
+                self._close_file()
             thread.shutdown()
 
-    def _left(self, boot: str) -> Found:
-        """What the file that is there says, if it can be believed."""
-        try:
-            return read(self._path, boot)
-        except NoJournal:
-            pass
-        except JournalProblem as problem:
-            tell = log.info if isinstance(problem, OtherBoot) else log.warning
-            tell("journal.ignored", path=str(self._path), cause=str(problem))
-            self._discard(self._path)
-        return Found(secrets.token_bytes(SALT_BYTES))
-
-    def _content(self) -> bytes:
-        return self._head + b"".join(self._lines.values())
+    def _take(self, line: bytes) -> None:
+        self._new.append(line)
+        self._noted += 1
+        self._write_soon()
 
     def _write_soon(self) -> None:
         if self._thread is not None and self._settled < self._noted and (self._writing is None or self._writing.done()):
@@ -283,9 +293,9 @@ class Journal:
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         is_dropped = False
         while is_dropped or self._settled < self._noted:
-            number = self._noted
+            added, self._new, number = b"".join(self._new), [], self._noted
             self._settled = min(self._settled, number)
-            problem = await asyncio.wrap_future(thread.submit(self._write, self._content()))
+            problem = await asyncio.wrap_future(thread.submit(self._write, added))
             self._settled = number if problem is None else math.inf
             self._has_settled.set()
             self._has_settled = asyncio.Event()
@@ -296,23 +306,19 @@ class Journal:
             if is_dropped := problem is not None:
                 await asyncio.sleep(next(pauses))
 
-    def _write(self, content: bytes) -> str | None:
+    def _write(self, added: bytes) -> str | None:
         """In the thread. Returns why there is no file now: better none than one that is not true."""
         new_path = self._path.with_name(f"{self._path.name}.new")
         try:
-            self._discard(new_path)
-            descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-            try:
-                os.fchmod(descriptor, MODE)
-                left = memoryview(content)
-                while left:
-                    left = left[os.write(descriptor, left) :]
-            finally:
-                os.close(descriptor)
-            if self._path.is_dir() and not self._path.is_symlink():
-                self._discard(self._path)
-            new_path.rename(self._path)
+            if self._can_take(len(added)):
+                _write_all(self._descriptor, added)
+                self._size_bytes += len(added)
+            else:
+                self._begin(new_path)
         except Exception as error:  # noqa: BLE001 - callers that wait are woken, whatever happens here
+            with suppress(OSError):  # also where the name cannot be deleted
+                os.ftruncate(self._descriptor, 0)
+            self._close_file()
             for path in (self._path, new_path):
                 try:
                     path.unlink(missing_ok=True)
@@ -321,3 +327,35 @@ class Journal:
                         os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK))
             return error.strerror or str(error) if isinstance(error, OSError) else repr(error)
         return None
+
+    def _can_take(self, more_bytes: int) -> bool:
+        """Whether the file under our name is still the one that we hold, as we left it, and not too long."""
+        with suppress(OSError):
+            named, held = self._path.lstat(), os.fstat(self._descriptor)
+            is_ours = os.path.samestat(named, held) and held.st_size == self._size_bytes
+            return is_ours and self._size_bytes + more_bytes <= self._most_bytes
+        return False
+
+    def _begin(self, new_path: Path) -> None:
+        """Another file, with all that is known; more may be noted meanwhile."""
+        content = self._head + b"".join(self._lines.copy().values())
+        self._discard(new_path)
+        self._close_file()
+        self._descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+        os.fchmod(self._descriptor, MODE)
+        _write_all(self._descriptor, content)
+        if self._path.is_dir() and not self._path.is_symlink():
+            self._discard(self._path)
+        new_path.rename(self._path)
+        self._size_bytes, self._most_bytes = len(content), min(2 * len(content) + SLACK_BYTES, MAX_FILE_BYTES)
+
+    def _close_file(self) -> None:
+        with suppress(OSError):  # there may be none
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]

@@ -11,7 +11,7 @@ behind, and does nothing but read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -181,7 +181,7 @@ class ModelServer(Protocol):
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
 
@@ -190,7 +190,7 @@ class ModelServer(Protocol):
 
         Args:
             model_id: a placed model.
-            on_sent: called once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
+            on_sent: awaited once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
             yields: other loads that wait for a slot get it first, and the load has a limit of its own: the announced timeout.
 
         Raises:

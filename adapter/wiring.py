@@ -22,7 +22,6 @@ from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.memory.report import beside
 from adapter.memory.watch import Watch
-from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
 from adapter.serving import KnownModel
 from adapter.settings import ProxySettings, Settings, inherited
@@ -183,10 +182,10 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
     async with AsyncExitStack() as stack:
         inference = _modelmesh(settings.v2.endpoint or settings.rest_proxy.endpoint, settings.rest_proxy)
         stack.push_async_callback(inference.close)
-        listeners = Listeners()
+        listeners = Listeners(settings.http)
         stack.push_async_callback(listeners.close)
         variable = "V2_REST_PORT" if settings.v2.port != settings.rest_proxy.listen_port else "REST_PROXY_LISTEN_PORT"
-        await listeners.open(v2.front(inference, inference), settings.v2.port, variable, settings.http)
+        await listeners.open(v2.front(inference, inference), settings.v2.port, variable)
         yield listeners
 
 
@@ -211,26 +210,23 @@ async def _fronts(
     async def beside(model: KnownModel, path: str, most_bytes: int) -> bytes | None:
         return await repository.small_file(model.model_id, model.placed, path, most_bytes)
 
-    async def properties(model: KnownModel) -> bytes | None:
-        return await beside(model, OPTIONS_FILE, llm.MOST_BYTES)
-
-    chats = llm.Chats(beside)
-    stack.push_async_callback(chats.close)
-    answering = llm.Answering(settings.llm, inference, properties, chats)
-    listeners = Listeners()
+    answering = llm.Answering(settings.llm, inference, beside)
+    stack.push_async_callback(answering.close)
+    listeners = Listeners(settings.http)
     stack.push_async_callback(listeners.close)
     if settings.sagemaker.port:
         front = sagemaker.front(settings.sagemaker, lifecycle, inference, answering)
-        await listeners.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
+        await listeners.open(front, settings.sagemaker.port, "SAGEMAKER_PORT")
     if settings.v2.port:
         there: TritonInference = inference
         if settings.v2.endpoint is not None:
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
         api = lifecycle.repository_calls(server) if settings.v2.has_repository else None
-        await listeners.open(v2.front(there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
+        models = lifecycle if there is inference else None
+        await listeners.open(v2.front(there, inference, models, api), settings.v2.port, "V2_REST_PORT")
     if settings.llm.port:
-        await listeners.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
+        await listeners.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT")
     return listeners
 
 

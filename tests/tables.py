@@ -8,7 +8,7 @@ from grpc import StatusCode
 from prometheus_client.metrics import MetricWrapperBase
 
 from adapter.errors import AdapterError
-from adapter.fronts import metrics as of_fronts
+from adapter.fronts import bodies as of_fronts
 from adapter.parameters import PARAMETERS
 from adapter.spi.codec import CODES, FAMILIES
 from adapter.telemetry import metrics

@@ -87,7 +87,7 @@ def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Map
     return web.Response(body=body, status=status, headers={**(headers or {}), "Content-Type": content_type})
 
 
-def compressed(request: web.Request, answer: web.Response) -> web.Response:
+def compressed(request: web.BaseRequest, answer: web.Response) -> web.Response:
     """The answer, gzip or deflate if its client takes that and it is long enough to gain."""
     coding = coding_of(request.headers.getall(hdrs.ACCEPT_ENCODING, ()))
     if coding is not None and isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES:
@@ -137,7 +137,7 @@ class Stream:
     A client that reads nothing is waited for as long as one that sends nothing; then its connection ends.
     """
 
-    def __init__(self, request: web.Request, content_type: str) -> None:
+    def __init__(self, request: web.BaseRequest, content_type: str) -> None:
         self._request = request
         self.response = web.StreamResponse(headers=stream_headers(content_type))
 
@@ -160,3 +160,43 @@ class Stream:
             if self._request.transport is not None:
                 self._request.transport.abort()
             raise asyncio.CancelledError from slow
+
+
+# ---- out of memory
+#
+# Texts of Triton and its backends that mean it: the platform then unloads other models and tries again. Only whole expressions count,
+# and never a model's name, which texts quote: BLOOM is a model. Sources: Triton core `backend_model_instance.cc` (limit of GPU memory) and
+# `pinned_memory_manager.cc`; the texts of the CUDA runtime, ONNX Runtime, TensorRT, PyTorch, TensorFlow and vLLM.
+
+_GPU = re.compile(
+    r"\bCUDA(?: error:)? out of memory\b|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b"
+    r"|\b(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED\b|\btorch\.(?:cuda\.)?OutOfMemoryError\b|\bCUDA failure 2: out of memory\b"
+    r"|\bCUDA_OUT_OF_MEMORY\b|\bCNMEM_STATUS_OUT_OF_MEMORY\b|\bCuda Runtime \(out of memory\)|\bOOM when allocating tensor\b"
+    r"|\bFailed to allocate memory for requested buffer of size \d+|\bDefaultCPUAllocator: can't allocate memory\b",
+    re.IGNORECASE,
+)
+_LOAD = re.compile(
+    r"\bmemory limit set for GPU \d+ has exceeded\b|\bfailed to allocate pinned system memory\b|\bfailed to allocate (?:GPU|CUDA) memory\b"
+    r"|\bstd::bad_alloc\b|\bMemoryError\b|\bNo space left on device\b|\bCannot allocate memory\b"
+    r"|\bFree memory on device \(.{1,80}\) on startup is less than desired GPU memory utilization\b"
+    r"|\bNo available memory for the cache blocks\b",
+    re.IGNORECASE,
+)
+"""A device without space is the shared memory of python models; the disk is the adapter's, and has errors of its own."""
+
+
+def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: object = "") -> bool:
+    """
+    Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path.
+
+    Neither do those of its instances, which Triton calls `<name>_<group>_<number>`, nor expressions that the caller has `said`: a
+    backend may quote its caller.
+    """
+    for name in map(re.escape, names):
+        text = re.sub(rf"'{name}(?:_\d+)*'|\"{name}(?:_\d+)*\"|/{name}/", " ", text)
+    found = _expressions(_GPU, text) | (_expressions(_LOAD, text) if is_load else set())
+    return bool(found) and not found <= _expressions(_GPU, str(said))
+
+
+def _expressions(pattern: re.Pattern[str], text: str) -> set[str]:
+    return {found[0].lower() for found in pattern.finditer(text)}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TypeVar
-
-from aiohttp import web
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import is_counted
-from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
-from adapter.serving import Models
+from adapter.fronts.edge import Request
+from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
+from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
 
 KNOWN_SECONDS = 2.0
@@ -20,33 +20,56 @@ _MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED
 Answer = TypeVar("Answer")
 
 
-async def informed(inference: TritonInference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
+@dataclass(frozen=True)
+class Place:
+    """Which model is asked."""
+
+    model: str
+    """Triton's name of it."""
+    name: str
+    """What its caller calls it."""
+    version: str = ""
+    """Empty for whichever the server takes."""
+    placed: str | None = None
+    """Identity of its directory, where the adapter has placed it: as long as that is the same, the model says the same of itself."""
+
+
+def place_of(model: KnownModel) -> Place:
+    """Of a model of the adapter."""
+    return Place(model.model_id, model.name, placed=model.placed)
+
+
+async def informed(inference: TritonInference, place: Place, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
     """
     Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
 
     Args:
         inference: the server.
-        model: its name there.
-        version: empty for whichever the server takes.
+        place: the model.
         ask: makes the request and sends it. Nothing of an answer may be out when it raises.
 
     Raises:
         HttpError: from `ask`.
         InferenceFailed: as `TritonInference.model_info`, and from `ask`.
     """
-    info = await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
+    info = await known_info(inference, place)
     try:
         return await ask(info)
     except (InferenceFailed, HttpError) as refused:
         if isinstance(refused, InferenceFailed) and refused.failure not in _MAY_BE_OLD:
             raise
-        now = await inference.model_info(model, version)
+        now = await inference.model_info(place.model, place.version, placed=place.placed)
         if now == info:
             raise
     return await ask(now)
 
 
-async def look_up(request: web.Request, inference: TritonInference, model: str, version: str) -> None:
+async def known_info(inference: TritonInference, place: Place) -> ModelInfo:
+    """What was told of a model, if it is young, or the model is placed as it was; else what it says now. Raises InferenceFailed."""
+    return await inference.model_info(place.model, place.version, max_age_seconds=KNOWN_SECONDS, placed=place.placed)
+
+
+async def look_up(request: Request, inference: TritonInference, place: Place) -> None:
     """
     Ask for a model before a long body is read: for one that does not exist none is.
 
@@ -55,16 +78,17 @@ async def look_up(request: web.Request, inference: TritonInference, model: str, 
     """
     if is_counted(request.content_length):
         try:
-            await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
+            await known_info(inference, place)
         except InferenceFailed as failed:
             if failed.failure is not Failure.DENIED:
                 raise
 
 
-Answers = AsyncGenerator[InferResponse, None]
+Answers = AsyncGenerator[Any, None]
+"""Each a ModelInferResponse."""
 
 
-async def begun(answers: Answers) -> tuple[Answers, InferResponse | None]:
+async def begun(answers: Answers) -> tuple[Answers, Any]:
     """
     A stream whose first answer is there, and that answer; None: there is none.
 
@@ -86,7 +110,7 @@ async def obstacle_of(models: Models, inference: TritonInference) -> str | None:
     return obstacle
 
 
-async def one(inference: TritonInference, request: InferRequest) -> InferResponse:
+async def one(inference: TritonInference, request: Any) -> Any:
     """
     The model's only answer; a decoupled model is asked by a stream.
 
@@ -102,7 +126,7 @@ async def one(inference: TritonInference, request: InferRequest) -> InferRespons
     return await only(inference, request)
 
 
-async def only(inference: TritonInference, request: InferRequest, words: str | None = None) -> InferResponse:
+async def only(inference: TritonInference, request: Any, words: str | None = None) -> Any:
     """
     The only answer of a stream. A second one cancels it.
 
@@ -110,10 +134,10 @@ async def only(inference: TritonInference, request: InferRequest, words: str | N
         HttpError: 400: it gave none, or more than one; `words` say so, or our own.
         InferenceFailed: as `TritonInference.stream`.
     """
-    found: InferResponse | None = None
+    found = None
     async with aclosing(inference.stream(request)) as answers:
         async for answer in answers:
-            if answer.is_final and not answer.outputs:
+            if is_final(answer) and not answer.outputs:
                 break
             if found is not None:
                 raise HttpError(400, words or "the model gave more than one answer; ask it by generate_stream")

@@ -3,6 +3,8 @@ Bodies of requests: read within a bound, decompressed, parsed, and the memory th
 
 A body that lies is the caller's mistake. aiohttp would decompress while it reads, and count nothing; so both is done here, as the bytes
 come. Sources: RFC 1952: gzip is members, one behind the other; RFC 9110, 8.4.1: deflate is one stream of zlib (RFC 1950).
+
+Also the metrics of the fronts, declared when one is on. Labels hold the pattern of a route, never a path.
 """
 
 from __future__ import annotations
@@ -21,10 +23,29 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 from aiohttp import web
+from prometheus_client import Counter, Gauge, Histogram
 
-from adapter.fronts import metrics
 from adapter.fronts.answers import UNAVAILABLE, HttpError
+from adapter.telemetry.metrics import PREFIX, REGISTRY
 from adapter.workers import retrieve
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 360.0)
+SECONDS = Histogram(
+    f"{PREFIX}_http_request_seconds",
+    "Duration of a request of an HTTP front, to the end of its answer",
+    ("front", "method", "route", "status"),
+    registry=REGISTRY,
+    buckets=_SECONDS,
+)
+IN_FLIGHT = Gauge(f"{PREFIX}_http_requests", "Requests that an HTTP front works on", ("front",), registry=REGISTRY)
+CONNECTIONS = Gauge(f"{PREFIX}_http_connections", "Connections to an HTTP front", ("front",), registry=REGISTRY)
+REFUSED = Counter(
+    f"{PREFIX}_http_refused_total",
+    "Requests that an HTTP front refused without work: too_many, memory, restricted, draining",
+    ("front", "reason"),
+    registry=REGISTRY,
+)
+TABLE = (SECONDS, IN_FLIGHT, CONNECTIONS, REFUSED)
 
 MOST_LEVELS = 100
 """As Triton. Source: Triton server `http_server.cc`, nesting of JSON."""
@@ -52,7 +73,6 @@ _BITS = {"gzip": 31, "deflate": 15}
 _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 """A text as a whole, or a bracket outside of one."""
 _DIGITS_OF_64_BITS = 20
-_TAKEN = web.RequestKey("bytes_taken", int)
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Gives the system what glibc keeps of freed memory: beside the next bodies it would count against the pod's limit. Others have none."""
 Result = TypeVar("Result")
@@ -67,39 +87,114 @@ class Budget:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
+        self.taken = 0
+
+
+class Bodies(web.BaseRequest):
+    """A request whose body is read within bounds."""
+
+    def __init__(self, front: str, max_body_bytes: int, budget: Budget, *parts: Any) -> None:
+        super().__init__(*parts, loop=asyncio.get_running_loop())  # type: ignore[misc]
+        self.front = front
+        self._limit = max_body_bytes
+        self._budget = budget
         self._taken = 0
 
-    def take(self, request: web.Request, size: int) -> None:
+    def take(self, size: int) -> None:
         """
-        Count bytes for a request, beside those that it has taken.
+        Count bytes, beside those that this request has taken.
 
         Raises:
-            HttpError: 413: it needs more than there is for all; 503 with `Retry-After`: others have it now.
+            HttpError: 413: it needs more than there is for all; 503: others have it now.
         """
-        mine = request.get(_TAKEN, 0) + size
-        if mine > self._most:
-            text = f"the body takes {mine} bytes of memory, and HTTP_BODIES_BYTES is {self._most}; binary data takes less than JSON"
+        mine, most = self._taken + size, self._budget.most
+        if mine > most:
+            text = f"the body takes {mine} bytes of memory, and HTTP_BODIES_BYTES is {most}; binary data takes less than JSON"
             raise HttpError(413, text, {"Connection": "close"})
-        if self._taken + size > self._most:
-            metrics.REFUSED.labels(request.app[FRONT], "memory").inc()
-            text = f"bodies of other requests take the memory that HTTP_BODIES_BYTES ({self._most}) gives; try again"
-            raise HttpError(UNAVAILABLE, text, {"Retry-After": "1", "Connection": "close"})
-        self._taken += size
-        request[_TAKEN] = mine
+        if self._budget.taken + size > most:
+            REFUSED.labels(self.front, "memory").inc()
+            text = f"bodies of other requests take the memory that HTTP_BODIES_BYTES ({most}) gives; try again"
+            raise HttpError(UNAVAILABLE, text, {"Connection": "close"})
+        self._budget.taken += size
+        self._taken = mine
 
-    def give_back(self, request: web.Request) -> None:
-        """All that a request has taken."""
-        if taken := request.get(_TAKEN, 0):
-            self._taken -= taken
-            request[_TAKEN] = 0
+    def give_back(self) -> None:
+        """All that was taken."""
+        if self._taken:
+            self._budget.taken -= self._taken
+            self._taken = 0
             if _TRIM is not None:
                 _TRIM(0)
 
+    def take_for_parsing(self, body: bytes, end: int | None = None) -> None:
+        """
+        Take what parsing makes of the JSON in a body, and what passing on makes of the binary data behind it.
 
-BUDGET = web.AppKey("budget", Budget)
-FRONT = web.AppKey("front", str)
-MAX_BODY = web.AppKey("max_body_bytes", int)
+        Args:
+            body: all of it.
+            end: bytes of JSON before the binary data; None: all of the body is JSON.
+
+        Raises:
+            HttpError: 413, 503: as `take`.
+        """
+        if is_counted(len(body)):
+            end = len(body) if end is None else end
+            self.take(_parsed_bytes(body, end) + _PASSED_ON * (len(body) - end))
+
+    async def body(self) -> bytes:
+        """
+        The whole body, decompressed.
+
+        Raises:
+            HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408;
+                413, 503: as `take`.
+        """
+        encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", *_BITS):
+            raise HttpError(415, f"Content-Encoding {encoding!r} is not supported", {"Accept-Encoding": "gzip, deflate"})
+        unpacking = None if encoding == "identity" else _Unpacking(encoding)
+        size, counted, parts = 0, 0, []
+        told = (self.content_length or 0) if unpacking is None else 0
+        if told > self._limit:
+            raise _too_large(self._limit)
+        if is_counted(told):
+            counted = told
+            self.take(_READ * counted)
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            await self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.writer.output_size = 0  # of the answer itself nothing is out
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                async for chunk in self.content.iter_chunked(64 * 1024):
+                    part = chunk if unpacking is None else unpacking.unpacked(chunk, self._limit + 1 - size)
+                    size += len(part)
+                    if size > self._limit:
+                        raise _too_large(self._limit)
+                    if size > counted and is_counted(size):
+                        self.take(_READ * (size - counted))
+                        counted = size
+                    parts.append(part)
+        except TimeoutError:
+            raise HttpError(408, f"the body has not come within {READ_SECONDS:g} s", {"Connection": "close"}) from None
+        except zlib.error as error:
+            raise HttpError(400, f"the body is no {encoding}: {error}") from error
+        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
+            raise HttpError(400, f"the body cannot be read: {' '.join(str(error).split())[:200]}") from error
+        if unpacking is not None and not unpacking.is_whole and parts:
+            raise HttpError(400, f"the body is no {encoding}: it ends early")
+        return b"".join(parts)
+
+    async def read_by(self, read: Callable[[bytes], Result]) -> Result:
+        """
+        What `read` makes of the body, which is JSON.
+
+        Raises:
+            HttpError: as `body` and `take_for_parsing`, and from `read`.
+        """
+        body = await self.body()
+        self.take_for_parsing(body)
+        return await off_loop_if_large(len(body), partial(read, body))
 
 
 def is_counted(size: int | None) -> bool:
@@ -107,68 +202,9 @@ def is_counted(size: int | None) -> bool:
     return size is None or size > FREE_BYTES
 
 
-def take_for_parsing(request: web.Request, body: bytes, end: int | None = None) -> None:
-    """
-    Take what parsing makes of the JSON in a body, and what passing on makes of the binary data behind it.
-
-    Args:
-        request: whose body it is.
-        body: all of it.
-        end: bytes of JSON before the binary data; None: all of the body is JSON.
-
-    Raises:
-        HttpError: 413, 503: as `Budget.take`.
-    """
-    if is_counted(len(body)):
-        end = len(body) if end is None else end
-        request.app[BUDGET].take(request, _parsed_bytes(body, end) + _PASSED_ON * (len(body) - end))
-
-
 def _parsed_bytes(body: bytes, end: int) -> int:
     is_narrow = body.isascii() and b"\\u" not in body
     return end * (_NARROW if is_narrow else _WIDE) + sum(each * body.count(sign, 0, end) for sign, each in _SIGNS.items())
-
-
-async def body_of(request: web.Request) -> bytes:
-    """
-    The whole body, decompressed.
-
-    Raises:
-        HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408;
-            413, 503: as `Budget.take`.
-    """
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("identity", *_BITS):
-        raise HttpError(415, f"Content-Encoding {encoding!r} is not supported", {"Accept-Encoding": "gzip, deflate"})
-    unpacking = None if encoding == "identity" else _Unpacking(encoding)
-    limit, budget = request.app[MAX_BODY], request.app[BUDGET]
-    size, counted, parts = 0, 0, []
-    told = (request.content_length or 0) if unpacking is None else 0
-    if told > limit:
-        raise _too_large(limit)
-    if is_counted(told):
-        counted = told
-        budget.take(request, _READ * counted)
-    try:
-        async with asyncio.timeout(READ_SECONDS):
-            async for chunk in request.content.iter_chunked(64 * 1024):
-                part = chunk if unpacking is None else unpacking.unpacked(chunk, limit + 1 - size)
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                if size > counted and is_counted(size):
-                    budget.take(request, _READ * (size - counted))
-                    counted = size
-                parts.append(part)
-    except TimeoutError:
-        raise HttpError(408, f"the body has not come within {READ_SECONDS:g} s", {"Connection": "close"}) from None
-    except zlib.error as error:
-        raise HttpError(400, f"the body is no {encoding}: {error}") from error
-    except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
-        raise HttpError(400, f"the body cannot be read: {' '.join(str(error).split())[:200]}") from error
-    if unpacking is not None and not unpacking.is_whole and parts:
-        raise HttpError(400, f"the body is no {encoding}: it ends early")
-    return b"".join(parts)
 
 
 def _too_large(limit: int) -> HttpError:
@@ -207,18 +243,6 @@ class _Unpacking:
             most -= len(parts[-1])
             chunk = self._stream.unused_data
         return b"".join(parts)
-
-
-async def read_by(request: web.Request, read: Callable[[bytes], Result]) -> Result:
-    """
-    What `read` makes of the body, which is JSON.
-
-    Raises:
-        HttpError: as `body_of` and `take_for_parsing`, and from `read`.
-    """
-    body = await body_of(request)
-    take_for_parsing(request, body)
-    return await off_loop_if_large(len(body), partial(read, body))
 
 
 async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Result:

@@ -1,8 +1,8 @@
 """
 What stands around every request of every front: routes, names, limits, the canonical line, errors.
 
-A front is a list of routes and one way to write an error. All else is here, once. A client that leaves cancels its handler
-(aiohttp's `handler_cancellation`), and whatever the handler has asked for with it.
+A front is a list of routes and one way to write an error. All else is here, once, on aiohttp's low-level server. A client that leaves
+cancels its handler, and whatever the handler has asked for with it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +18,13 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
-import orjson
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import hdrs, http_exceptions, web
 from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError, StartError
-from adapter.fronts import metrics
-from adapter.fronts.answers import UNAVAILABLE, HttpError, json_answer, status_of
-from adapter.fronts.bodies import BUDGET, FRONT, MAX_BODY, Budget
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
+from adapter.fronts.bodies import CONNECTIONS, IN_FLIGHT, REFUSED, SECONDS, Bodies, Budget
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs
@@ -37,18 +36,53 @@ SERVER = "adapter"
 REPOSITORY = "model-repository"
 GROUPS = frozenset({"health", "metadata", "inference", REPOSITORY, "model-config", "statistics"})
 """Of routes, for HTTP_RESTRICTED_API."""
-_REQUEST_ID = web.RequestKey("request_id", str)
+KEEP_ALIVE_SECONDS = 75.0
 _ID = re.compile(r"[!-~]{1,128}")
-_NAME = re.compile(r"\{(\w+)\}")
-"""Of a path. aiohttp's own pattern takes no braces, which the name of a model may have."""
+_NAME = re.compile(r"\\{(\w+)\\}")
+"""Of a path, escaped."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """Source: RFC 9110, token."""
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499
 """Of logs and metrics alone. Source: nginx's name for it."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.stdlib.get_logger(__name__)
+
+
+class Request(Bodies):
+    """A request of a front."""
+
+    def __init__(self, server: Server, *parts: Any) -> None:
+        super().__init__(server.front.name, server.settings.max_body_bytes, server.budget, *parts)
+        self.server = server
+        self.route, self.parts, self.allowed = server.found(self.method, self.rel_url.raw_path)
+        given = self.headers.get(REQUEST_ID, "")
+        self.id = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        self.started = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """The name in the path, percent-decoded. Raises HttpError 400: it is no UTF-8, or has a NUL, at which Triton would cut it."""
+        try:
+            name = unquote_to_bytes(self.parts["name"]).decode()
+        except UnicodeError:
+            raise HttpError(400, "the name in the path is no UTF-8") from None
+        if "\0" in name:
+            raise HttpError(400, "the name in the path has a NUL")
+        return name
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        """Aiohttp calls it before the head of every answer is written, also of one that a handler writes."""
+        response.headers[REQUEST_ID] = self.id
+        response.headers[hdrs.SERVER] = SERVER
+        if response.status == UNAVAILABLE:
+            response.headers[hdrs.RETRY_AFTER] = "1"
+        for name in self.server.front.echoed:
+            value = ", ".join(self.headers.getall(name, ()))
+            if name in self.headers and is_utf8(value):  # aiohttp leaves out bytes that are none where it writes
+                response.headers[name] = value
+
+
+Handler = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +104,7 @@ class Front:
     name: str
     """`sagemaker`, `v2` or `lmi`: of metrics, logs, and the file that describes it."""
     routes: Sequence[Route]
-    fails: Callable[[web.BaseRequest, int, str], web.Response]
+    fails: Callable[[Request, int, str], web.Response]
     """Writes an error: the request, its status, one line of text."""
     echoed: Sequence[str] = ()
     """Headers of a request that its answer has, too."""
@@ -88,25 +122,43 @@ class Rule:
         return hmac.compare_digest(headers.get(self.header, "").encode("utf-8", "surrogateescape"), self.value.encode())
 
 
-class Edge:
-    """One front as aiohttp runs it, and what it works on."""
+class Server(web.Server):
+    """One front as aiohttp runs it. Connections beyond their bound are closed at once."""
 
     def __init__(self, front: Front, settings: HttpSettings, rules: Mapping[str, Rule], budget: Budget) -> None:
-        self._front = front
-        self._most = settings.max_requests
+        super().__init__(
+            cast("Any", self._handle),
+            request_factory=cast("Any", lambda *parts: Request(self, *parts)),
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+        )
+        self.front = front
+        self.settings = settings
+        self.budget = budget
+        self.is_draining = False
         self._rules = rules
         self._running: set[asyncio.Task[Any]] = set()
-        self._in_flight = metrics.IN_FLIGHT.labels(front.name)
-        self.is_draining = False
-        self.application = web.Application(middlewares=[self._around])
-        self.application[MAX_BODY] = settings.max_body_bytes
-        self.application[BUDGET] = self._budget = budget
-        self.application[FRONT] = front.name
-        self.application.on_response_prepare.append(self._dress)
-        self._routes: dict[tuple[str, str], Route] = {}
-        for route in (*front.routes, _description(front)):
-            self.application.router.add_route(route.method, _NAME.sub(r"{\1:[^/]+}", route.path), route.handler)
-            self._routes[route.method, route.path] = route
+        self._in_flight = IN_FLIGHT.labels(front.name)
+        CONNECTIONS.labels(front.name).set_function(lambda: len(self.connections))
+        self._routes: dict[re.Pattern[str], dict[str, Route]] = {}
+        for route in (*front.routes, Route("GET", "/openapi.json", _description(front.name), "metadata")):
+            pattern = re.compile(_NAME.sub(r"(?P<\1>[^/]+)", re.escape(route.path)))
+            self._routes.setdefault(pattern, {})[route.method] = route
+
+    def __call__(self) -> Any:
+        """The protocol of a new connection."""
+        if len(self.connections) >= self.settings.max_connections:
+            return _Closed()
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+    def found(self, method: str, path: str) -> tuple[Route | None, Mapping[str, str], Sequence[str]]:
+        """The route of a request and what stands in its path; without a route the methods that the path has."""
+        for pattern, methods in self._routes.items():
+            if found := pattern.fullmatch(path):
+                return methods.get(method), found.groupdict(), sorted(methods)
+        return None, {}, ()
 
     async def drained(self, seconds: float) -> None:
         """Refuse new requests, and return when the running ones have ended, or the time is up."""
@@ -114,109 +166,109 @@ class Edge:
         if self._running:
             await asyncio.wait(list(self._running), timeout=seconds)
 
-    @web.middleware
-    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        resource = request.match_info.route.resource
-        pattern = resource.canonical if resource is not None else "-"
-        route = self._routes.get((request.method, pattern))
-        line = _Line(self._front.name, request, pattern, is_quiet=route is not None and route.api == "health")
-        request[_REQUEST_ID] = line.request_id
+    async def _handle(self, request: Request) -> web.StreamResponse:
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        with logs.noting() as notes, bound_contextvars(request_id=line.request_id), self._in_flight.track_inprogress():
+        with logs.noting() as notes, bound_contextvars(request_id=request.id), self._in_flight.track_inprogress():
             self._running.add(task)
             try:
-                answer = await self._answer(request, handler, route, line)
+                answer = await self._answered(request)
             except asyncio.CancelledError:
-                line.reason = "cancelled"
-                line.write(_CLIENT_GONE, notes)
+                _tell(request, _CLIENT_GONE, {**notes, "reason": "cancelled"})
                 raise
             finally:
-                self._budget.give_back(request)
+                request.give_back()
                 self._running.discard(task)
-            asyncio.get_running_loop().call_soon(line.write, answer.status, notes)  # its client does not wait for it
+            asyncio.get_running_loop().call_soon(_tell, request, answer.status, notes)  # its client does not wait for it
         return answer
 
-    async def _answer(self, request: web.Request, handler: Handler, route: Route | None, line: _Line) -> web.StreamResponse:
+    async def _answered(self, request: Request) -> web.StreamResponse:
         try:
-            if route is not None:
-                self._admit(request, route)
-            answer = await handler(request)
+            answer = await self._admitted(request).handler(request)
         except HttpError as refused:
-            answer = self._failed(request, line, refused.status, refused.text)
+            answer = self._failed(request, refused.status, refused.text)
             answer.headers.update(refused.headers)
         except AdapterError as error:
-            line.reason = error.reason
-            answer = self._failed(request, line, status_of(error), error.text)
-        except web.HTTPException as error:
-            text = "the path does not exist" if error.status == 404 else f"{error.reason.lower()} here"
-            answer = self._failed(request, line, error.status, text)
-            if hdrs.ALLOW in error.headers:
-                answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+            logs.note(reason=error.reason)
+            answer = self._failed(request, status_of(error), error.text)
         except Exception:
-            log.exception("http.crashed", front=self._front.name, route=line.pattern)
-            answer = self._failed(request, line, 500, UNEXPECTED)
+            log.exception("http.crashed", front=self.front.name, route=_pattern(request))
+            answer = self._failed(request, 500, UNEXPECTED)
         if self.is_draining and not answer.prepared:
             answer.force_close()
         return answer
 
-    def no_http(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to bytes that are no HTTP, which it does not repeat: they may hold a secret. The connection ends with it."""
-        line = _Line(self._front.name, request, "-", is_quiet=False)
-        answer = self._failed(request, line, 400, "the request is no HTTP")
-        answer.headers.update({REQUEST_ID: line.request_id, hdrs.SERVER: SERVER})
-        answer.force_close()
-        line.write(400, {})
-        return answer
-
-    async def _dress(self, request: web.Request, answer: web.StreamResponse) -> None:
-        """Headers of every answer, also of one that a handler has begun to write."""
-        if _REQUEST_ID in request:
-            answer.headers[REQUEST_ID] = request[_REQUEST_ID]
-        answer.headers[hdrs.SERVER] = SERVER
-        for name in self._front.echoed:
-            value = ", ".join(request.headers.getall(name, ()))
-            if name in request.headers and is_utf8(value):  # aiohttp leaves out bytes that are none where it writes
-                answer.headers[name] = value
-
-    def _admit(self, request: web.Request, route: Route) -> None:
+    def _admitted(self, request: Request) -> Route:
+        route = request.route
+        if route is None:
+            if not request.allowed:
+                raise HttpError(404, "the path does not exist")
+            raise HttpError(405, "method not allowed here", {hdrs.ALLOW: ",".join(request.allowed)})
         rule = self._rules.get(route.api)
         if route.api != "health" and self.is_draining:
             raise self._refused(UNAVAILABLE, "draining", "the adapter is shutting down and takes no new requests")
-        if route.api != "health" and len(self._running) > self._most:
-            raise self._refused(UNAVAILABLE, "too_many", f"more than {self._most} requests at a time (HTTP_MAX_REQUESTS)")
+        if route.api != "health" and len(self._running) > self.settings.max_requests:
+            most = self.settings.max_requests
+            raise self._refused(UNAVAILABLE, "too_many", f"more than {most} requests at a time (HTTP_MAX_REQUESTS)")
         if rule is not None and not rule.allows(request.headers):
             raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule.header}")
+        return route
 
     def _refused(self, status: int, reason: str, text: str) -> HttpError:
-        metrics.REFUSED.labels(self._front.name, reason).inc()
+        REFUSED.labels(self.front.name, reason).inc()
         return HttpError(status, text)
 
-    def _failed(self, request: web.BaseRequest, line: _Line, status: int, text: str) -> web.Response:
-        line.error = in_one_line(text)[:_LONGEST_TEXT]
-        return self._front.fails(request, status, line.error)
+    def _failed(self, request: Request, status: int, text: str) -> web.Response:
+        text = in_one_line(text)[:_LONGEST_TEXT]
+        logs.note(error=text)
+        return self.front.fails(request, status, text)
+
+    def no_http(self, request: Request) -> web.Response:
+        """The answer to bytes that are no HTTP, which it does not repeat: they may hold a secret. The connection ends with it."""
+        with logs.noting() as notes:
+            answer = self._failed(request, 400, "the request is no HTTP")
+            _tell(request, 400, notes)
+        answer.force_close()
+        return answer
 
 
-def _description(front: Front) -> Route:
-    """OpenAPI 3.1 of the paths that the front has."""
-    document = orjson.loads(Path(__file__).with_name(f"{front.name}.openapi.json").read_bytes())
-    paths = {route.path for route in front.routes}
-    document["paths"] = {path: about for path, about in document["paths"].items() if path in paths}
+class _Connection(web.RequestHandler):
+    __slots__ = ()
 
-    async def handler(_request: web.Request) -> web.Response:
-        return json_answer(document)
-
-    return Route("GET", "/openapi.json", handler, "metadata")
+    def handle_error(self, request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> Any:
+        """Of bytes that are no HTTP; all else a request's own handlers have answered."""
+        if not isinstance(exc, http_exceptions.HttpProcessingError) or request.writer.output_size > 0:
+            return super().handle_error(request, status, exc, message)
+        return request.server.no_http(request)
 
 
-def name_in(request: web.Request) -> str:
-    """The name in the path, percent-decoded once. Raises HttpError 400: it is no UTF-8, or has a NUL, at which Triton would cut it."""
-    try:
-        unquote_to_bytes(request.rel_url.raw_path).decode()  # aiohttp leaves an escape as it is where it stands for no letter
-    except UnicodeError:
-        raise HttpError(400, "the name in the path is no UTF-8") from None
-    if "\0" in (name := request.match_info["name"]):
-        raise HttpError(400, "the name in the path has a NUL")
-    return name
+class _Closed(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _description(name: str) -> Handler:
+    """OpenAPI 3.1."""
+    text = Path(__file__).with_name(f"{name}.openapi.json").read_bytes()
+
+    async def handler(_request: Request) -> web.Response:
+        return bytes_answer(text, JSON)
+
+    return handler
+
+
+def _pattern(request: Request) -> str:
+    return request.route.path if request.route else "-"
+
+
+def _tell(request: Request, status: int, notes: Mapping[str, Any]) -> None:
+    """The metrics and the canonical log line of one request: once for each."""
+    seconds = time.monotonic() - request.started
+    method = request.method if request.method in hdrs.METH_ALL else "-"
+    place = {"front": request.front, "method": method, "route": _pattern(request)}
+    SECONDS.labels(*place.values(), str(status)).observe(seconds)
+    is_quiet = request.route is not None and request.route.api == "health"
+    write = log.debug if is_quiet else log.error if status == 500 else log.warning if status > 500 else log.info
+    write("http", **{**notes, **place, "status": status, "seconds": round(seconds, 4)})
 
 
 def rules_of(text: str) -> dict[str, Rule]:
@@ -241,27 +293,3 @@ def rules_of(text: str) -> dict[str, Rule]:
                 raise StartError(f"HTTP_RESTRICTED_API: the group {name} has two rules")
             found[name] = Rule(header, value)
     return found
-
-
-class _Line:
-    """The metrics and the canonical log line of one request."""
-
-    def __init__(self, front: str, request: web.BaseRequest, pattern: str, *, is_quiet: bool) -> None:
-        given = request.headers.get(REQUEST_ID, "")
-        self.request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
-        self.pattern = pattern
-        self.error: str | None = None
-        self.reason: str | None = None
-        self._front = front
-        self._method = request.method if request.method in hdrs.METH_ALL else "-"
-        self._is_quiet = is_quiet
-        self._started = asyncio.get_running_loop().time()
-
-    def write(self, status: int, notes: Mapping[str, Any]) -> None:
-        """Once for each request."""
-        seconds = asyncio.get_running_loop().time() - self._started
-        metrics.SECONDS.labels(self._front, self._method, self.pattern, str(status)).observe(seconds)
-        failure = {name: value for name, value in (("reason", self.reason), ("error", self.error)) if value}
-        place = {"front": self._front, "method": self._method, "route": self.pattern}
-        write = log.debug if self._is_quiet else log.error if status == 500 else log.warning if status > 500 else log.info
-        write("http", **{**notes, **place, "status": status, "seconds": round(seconds, 4), **failure})

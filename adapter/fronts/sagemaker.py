@@ -25,14 +25,16 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity, ServerUnavailable
-from adapter.fronts import llm
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, json_answer
-from adapter.fronts.asking import obstacle_of
-from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, take_for_parsing
-from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
-from adapter.fronts.memory import is_out_of_memory
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
+from adapter.fronts.asking import obstacle_of, place_of
+from adapter.fronts.bodies import off_loop_if_large, parsed
+from adapter.fronts.edge import REPOSITORY, Front, Request, Route
+from adapter.fronts.llm.answering import Answering, as_it_is
+from adapter.fronts.llm.backends import PROMPT
+from adapter.fronts.llm.openai import is_openai
+from adapter.fronts.llm.routes import TARGET, target_of
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import Wanted, header_length, inferred
+from adapter.fronts.v2.infer import header_length, inferred
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import KnownModel, Models
@@ -60,7 +62,7 @@ MOST = 100
 _PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
 
 
-def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering) -> Front:
+def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of SageMaker's multi-model contract; `answering` is for language models."""
     handlers = _Handlers(settings, models, inference, answering)
     routes = [
@@ -82,18 +84,18 @@ class _Handlers:
     settings: SageMakerSettings
     models: Models
     inference: TritonInference
-    answering: llm.Answering
+    answering: Answering
 
-    async def ping(self, _request: web.Request) -> web.Response:
+    async def ping(self, _request: Request) -> web.Response:
         """Whether models can be loaded and asked."""
         obstacle = await obstacle_of(self.models, self.inference)
         if obstacle is None:
             return json_answer({"status": "Healthy"})
         return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
 
-    async def load(self, request: web.Request) -> web.Response:
+    async def load(self, request: Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        model = _named_in(await read_by(request, parsed))
+        model = _named_in(await request.read_by(parsed))
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
         spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))
@@ -106,14 +108,14 @@ class _Handlers:
         note(size_bytes=loaded.size_bytes)
         return json_answer({"status": f'Model "{model.name}" registered'})
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: Request) -> web.Response:
         """GET /models: what serves, sorted by name; never waits."""
         serving = [model for model in self.models.known() if model.is_serving]
         found, token = page(serving, request.query.get("limit"), request.query.get("next_page_token"))
         value: dict[str, Any] = {"models": [_shown(model) for model in found]}
         return json_answer(value if token is None else {**value, "nextPageToken": token})
 
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: Request) -> web.Response:
         """GET /models/{name}."""
         name = checked_name(request)
         model = self.models.find(name)
@@ -121,7 +123,7 @@ class _Handlers:
             raise not_found(name)
         return json_answer(_shown(model))
 
-    async def unload(self, request: web.Request) -> web.Response:
+    async def unload(self, request: Request) -> web.Response:
         """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
         name = checked_name(request)
         model = self.models.find(name)
@@ -138,51 +140,51 @@ class _Handlers:
         path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
         return tuple(sorted(self.settings.model_roots, key=lambda root: root not in path.parents))
 
-    async def invoke(self, request: web.Request) -> web.StreamResponse:
+    async def invoke(self, request: Request) -> web.StreamResponse:
         """POST /models/{name}/invoke."""
         return await self._answered(request, checked_name(request))
 
-    async def invocations(self, request: web.Request) -> web.StreamResponse:
+    async def invocations(self, request: Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
-        target = llm.target_of(request)
+        target = target_of(request)
         if target is not None:
             return await self._answered(request, target)
         serving = [model.name for model in self.models.known() if model.is_serving]
         if len(serving) != 1:
-            raise HttpError(400, f"{llm.TARGET} must name the model: {len(serving)} models are loaded")
+            raise HttpError(400, f"{TARGET} must name the model: {len(serving)} models are loaded")
         return await self._answered(request, serving[0])
 
-    async def _answered(self, request: web.Request, name: str) -> web.StreamResponse:
-        self._serving(name)
+    async def _answered(self, request: Request, name: str) -> web.StreamResponse:
+        note(model=name, model_id=self._serving(name).model_id)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
-        body = await body_of(request)
+        body = await request.body()
         model = self._serving(name)  # a DELETE may have come before the end of the body
         try:
             if is_binary is None and _is_json(content_type):
                 return await self._of_json(request, model, body)
             length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
-            take_for_parsing(request, body, length)
-            return _written(*await inferred(self.inference, _wanted(model), body, length))
+            request.take_for_parsing(body, length)
+            return _written(*await inferred(self.inference, place_of(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model, body) from failed
 
-    async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
-        take_for_parsing(request, body)
+    async def _of_json(self, request: Request, model: KnownModel, body: bytes) -> web.StreamResponse:
+        request.take_for_parsing(body)
         value = await off_loop_if_large(len(body), partial(parsed, body))
         schema = self.settings.schema
         if schema == "infer" and isinstance(value, dict):
             inputs = value.get("inputs")
             is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
-            if is_text or llm.is_openai(value):
-                return await self.answering.answer(request, model, llm.as_it_is(value))
-            if "inputs" not in value and llm.PROMPT in value:
+            if is_text or is_openai(value):
+                return await self.answering.answer(request, model, as_it_is(value))
+            if "inputs" not in value and PROMPT in value:
                 schema = "generate_stream" if value.get("stream") is True else "generate"
         if schema == "infer":
-            return _written(*await inferred(self.inference, _wanted(model), body, None, value))
+            return _written(*await inferred(self.inference, place_of(model), body, None, value))
         if schema == "generate":
-            return await generate.whole(self.inference, _wanted(model), value)
-        return await generate.streamed(self.inference, _wanted(model), value, request)
+            return await generate.whole(self.inference, place_of(model), value)
+        return await generate.streamed(self.inference, place_of(model), value, request)
 
     def _serving(self, name: str) -> KnownModel:
         model = self.models.find(name)
@@ -205,13 +207,9 @@ def _shown(model: KnownModel) -> Mapping[str, str]:
     return {"modelName": model.name, "modelUrl": model.url}
 
 
-def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+def _fails(_request: Request, status: int, text: str) -> web.Response:
     kind = _TYPES.get(status, "BadRequestException")
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)
-
-
-def _wanted(model: KnownModel) -> Wanted:
-    return Wanted(model=model.model_id, name=model.name)
 
 
 def _written(body: bytes, length: int | None) -> web.Response:
@@ -262,9 +260,9 @@ def named(name: str, url: str) -> Named:
     return Named(name, url)
 
 
-def checked_name(request: web.Request) -> str:
+def checked_name(request: Request) -> str:
     """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
-    return named(name_in(request), "-").name
+    return named(request.name, "-").name
 
 
 def not_found(name: str) -> ModelNotLoaded:

@@ -312,12 +312,8 @@ def _treelite(ends: Ends) -> Forest:
 
 def _version_3(head: bytes) -> tuple[int, int, bool]:
     task, _, _, by_class, classes, leaf_size = _V3.unpack_from(head, _HEADER.size)
-    fits = {
-        _V3_ONE: classes == 1 and leaf_size == 1 and not by_class,
-        _V3_GROVES: classes > 1 and leaf_size == 1 and by_class,
-        _V3_VECTORS: classes > 1 and leaf_size == classes and not by_class,
-    }
-    if not fits.get(task, False):
+    expected = _V3_ONE if classes == 1 else _V3_VECTORS if leaf_size == classes else _V3_GROVES
+    if task != expected or by_class != (task == _V3_GROVES) or leaf_size != (classes if task == _V3_VECTORS else 1):
         raise Unreliable(f"its header says task {task}, {classes} classes and leaves of {leaf_size}, which do not go together")
     return classes, 1, task == _V3_ONE
 

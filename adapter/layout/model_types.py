@@ -21,6 +21,9 @@ from functools import cached_property
 from adapter.layout.tree import LayoutError, Tree, shortened
 from adapter.model import SourceFile
 
+Placed = dict[str, SourceFile]
+"""Path inside the version directory → file."""
+
 
 @dataclass(frozen=True)
 class ModelType:
@@ -39,6 +42,8 @@ class ModelType:
     """Name that a model of several files gets as a directory; empty puts them beside each other."""
     tree: tuple[str, ...] = ()
     """The simplest tree that Triton expects: paths inside the model's directory; empty for the usual file."""
+    rule: Callable[[ModelType, Tree, bool], Placed] | None = None
+    """How its files are named; the usual one is a model of one file."""
 
     @cached_property
     def by_suffix(self) -> Mapping[str, str]:
@@ -56,6 +61,17 @@ class ModelType:
         """The simplest tree that Triton expects."""
         return self.tree or (f"1/{self.file_names[0]}",)
 
+    def place(self, tree: Tree, *, is_single_file: bool) -> Placed:
+        """
+        Name the files of one version.
+
+        With `is_single_file` the model path is a file: it is the model, whatever its name.
+
+        Raises:
+            LayoutError: no file can be told to be the model.
+        """
+        return (self.rule or _one_file)(self, tree, is_single_file)
+
     def is_own(self, name: str) -> bool:
         """Whether a file has one of the endings."""
         return name.lower().endswith(tuple(self.by_suffix))
@@ -64,56 +80,6 @@ class ModelType:
         """The name that a model's file gets, by the ending it has."""
         return next((placed for suffix, placed in self.by_suffix.items() if name.lower().endswith(suffix)), self.file_name)
 
-
-UNKNOWN = ModelType(
-    "",
-    expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
-    tree=("config.pbtxt", "1/<the model's files>"),
-)
-_XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
-_FORESTS = f"{_XGBOOST} .txt=model.txt .tl=checkpoint.tl"
-_ANY_FOREST = "one of 1/xgboost.json, 1/xgboost.ubj, 1/xgboost.model, 1/model.txt, 1/checkpoint.tl"
-_ONNX = "1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it"
-_SAVED = "1/model.savedmodel/saved_model.pb"
-_SAVED_TREE = (_SAVED, "1/model.savedmodel/variables/…")
-_ENGINE = "config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine"
-_ROWS = (
-    ModelType("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, "model.onnx"),
-    ModelType("tensorrt", "tensorrt", "model.plan", ".plan .engine .trt", "1/model.plan"),
-    ModelType("pytorch", "pytorch", "model.pt", ".pt .pth .pt2=model.pt2", "1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)"),
-    ModelType(
-        "tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", f"{_SAVED}, or 1/model.graphdef", "model.savedmodel", _SAVED_TREE
-    ),
-    ModelType("keras", "tensorflow", "", "", _SAVED, "model.savedmodel", _SAVED_TREE),
-    ModelType("openvino", "openvino", "model.xml", ".xml", "1/model.xml and 1/model.bin", tree=("1/model.xml", "1/model.bin")),
-    ModelType("python", "python", "model.py", ".py", "1/model.py"),
-    ModelType("fil", "fil", "", _FORESTS, _ANY_FOREST),
-    ModelType("xgboost", "fil", "", f"{_XGBOOST} .bst=xgboost.model", "1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model"),
-    ModelType("lightgbm", "fil", "model.txt", ".txt .bst .lgb", "1/model.txt, as LightGBM's save_model writes it"),
-    ModelType("sklearn", "fil", "", ".tl=checkpoint.tl", "1/checkpoint.tl, a Treelite checkpoint of the model"),
-    ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
-    ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine"),
-    ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, tree=("config.pbtxt", "1/rank0.engine", "1/config.json")),
-    ModelType("ensemble", expected="config.pbtxt and 1/", tree=("config.pbtxt", "1/")),
-)
-TYPES = {row.name: row for row in _ROWS}
-_ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtllm": "tensorrtllm"}
-
-
-def model_type(text: str) -> ModelType:
-    """The row of a type as anyone may write it: `onnx`, `ONNX:1.12`, `mt:onnx:1|…`."""
-    name, _, _ = text.strip().lower().removeprefix("mt:").partition(":")
-    name = name.strip()
-    return TYPES.get(_ALIASES.get(name, name), UNKNOWN)
-
-
-def by_backend(backend: str) -> ModelType | None:
-    """The first row of this backend."""
-    return next((row for row in TYPES.values() if backend and row.backend == backend), None)
-
-
-Placed = dict[str, SourceFile]
-"""Path inside the version directory → file."""
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
@@ -124,20 +90,12 @@ _MISSING = {
 }
 
 
-def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
-    """
-    Name the files of one version.
+def _unchanged(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
+    return dict(tree.files)
 
-    With `is_single_file` the model path is a file: it is the model, whatever its name.
 
-    Raises:
-        LayoutError: no file can be told to be the model.
-    """
-    if not kind.name:
-        return dict(tree.files)
-    if kind.name in ("tensorrtllm", "ensemble"):
-        raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
-    return _RULES.get(kind.name, _one_file)(kind, tree, is_single_file)
+def _no_config(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
+    raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
 
 
 def is_recognised(kind: ModelType, tree: Tree) -> bool:
@@ -207,17 +165,6 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
         where = "; the model path must be the directory of both" if is_single_file else ""
         raise LayoutError(f"the weights {shortened(weights)} of {shortened(graph)} are not there{where}")
     return _renamed(Tree(_renamed(inner, graph, kind.file_name)), weights, "model.bin")
-
-
-_RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
-    "python": _with_the_rest,
-    "vllm": _with_the_rest,
-    "onnx": _onnx,
-    "tensorflow": _tensorflow,
-    "keras": _tensorflow,
-    "openvino": _openvino,
-}
-"""The other types have a model of one file."""
 
 
 def _entered(kind: ModelType, tree: Tree) -> Tree:
@@ -297,3 +244,51 @@ def _plain(name: str, other: str) -> str:
 
 def _conversion(call: str, how: str) -> str:
     return f'and {how} it here would run code that it contains; convert it with python -c "{call}"'
+
+
+UNKNOWN = ModelType(
+    "",
+    expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
+    tree=("config.pbtxt", "1/<the model's files>"),
+    rule=_unchanged,
+)
+_XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
+_FORESTS = f"{_XGBOOST} .txt=model.txt .tl=checkpoint.tl"
+_ANY_FOREST = "one of 1/xgboost.json, 1/xgboost.ubj, 1/xgboost.model, 1/model.txt, 1/checkpoint.tl"
+_ONNX = "1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it"
+_SAVED = "1/model.savedmodel/saved_model.pb"
+_TENSORFLOW = f"{_SAVED}, or 1/model.graphdef"
+_GRAPH = ("1/model.xml", "1/model.bin")
+_SAVED_TREE = (_SAVED, "1/model.savedmodel/variables/…")
+_ENGINE = "config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine"
+_ROWS = (
+    ModelType("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, "model.onnx", rule=_onnx),
+    ModelType("tensorrt", "tensorrt", "model.plan", ".plan .engine .trt", "1/model.plan"),
+    ModelType("pytorch", "pytorch", "model.pt", ".pt .pth .pt2=model.pt2", "1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)"),
+    ModelType("tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", _TENSORFLOW, "model.savedmodel", _SAVED_TREE, _tensorflow),
+    ModelType("keras", "tensorflow", "", "", _SAVED, "model.savedmodel", _SAVED_TREE, rule=_tensorflow),
+    ModelType("openvino", "openvino", "model.xml", ".xml", "1/model.xml and 1/model.bin", tree=_GRAPH, rule=_openvino),
+    ModelType("python", "python", "model.py", ".py", "1/model.py", rule=_with_the_rest),
+    ModelType("fil", "fil", "", _FORESTS, _ANY_FOREST),
+    ModelType("xgboost", "fil", "", f"{_XGBOOST} .bst=xgboost.model", "1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model"),
+    ModelType("lightgbm", "fil", "model.txt", ".txt .bst .lgb", "1/model.txt, as LightGBM's save_model writes it"),
+    ModelType("sklearn", "fil", "", ".tl=checkpoint.tl", "1/checkpoint.tl, a Treelite checkpoint of the model"),
+    ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
+    ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine", rule=_with_the_rest),
+    ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, tree=("config.pbtxt", "1/rank0.engine", "1/config.json"), rule=_no_config),
+    ModelType("ensemble", expected="config.pbtxt and 1/", tree=("config.pbtxt", "1/"), rule=_no_config),
+)
+TYPES = {row.name: row for row in _ROWS}
+_ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtllm": "tensorrtllm"}
+
+
+def model_type(text: str) -> ModelType:
+    """The row of a type as anyone may write it: `onnx`, `ONNX:1.12`, `mt:onnx:1|…`."""
+    name, _, _ = text.strip().lower().removeprefix("mt:").partition(":")
+    name = name.strip()
+    return TYPES.get(_ALIASES.get(name, name), UNKNOWN)
+
+
+def by_backend(backend: str) -> ModelType | None:
+    """The first row of this backend."""
+    return next((row for row in TYPES.values() if backend and row.backend == backend), None)

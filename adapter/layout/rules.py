@@ -22,7 +22,7 @@ from functools import partial
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, fil, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type, place
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
@@ -134,7 +134,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
-    inside = Tree(place(kind, inner, is_single_file=is_single_file))
+    inside = Tree(kind.place(inner, is_single_file=is_single_file))
     placed = Tree(inside.prefixed(directory))
     if tree and not placed:
         raise LayoutError("there are no files of a model")

@@ -216,8 +216,7 @@ def unquoted(text: str, string: Value) -> str:
 
 def quoted(value: str) -> str:
     """A string as a text-format literal on one line."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", escaped) + '"'
+    return f'"{text_encoding.CEscape(value.encode(), as_utf8=True)}"'
 
 
 def position(text: str, offset: int) -> str:

@@ -14,15 +14,16 @@ from dataclasses import replace
 from typing import cast
 
 from adapter import errors
-from adapter.lifecycle.audit import AUDIT, Audit
+from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching, Predicting
 from adapter.lifecycle.known import Known, RepositoryCalls
+from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.reconciler import WATCH, Reconciler
+from adapter.lifecycle.reconciler import RECONCILER, Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import Takeover
+from adapter.lifecycle.takeover import TakeOver
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.ports import OtherModels, Ports
@@ -53,33 +54,35 @@ class RuntimeLifecycle(Known):
         self._predicting = Predicting(ports.store, facts, ports.journal.digests)
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
-        self._audit = Audit(registry, ports, lambda: self._takeover.obstacle is None, reserved_ids)
-        self._reconciler = Reconciler(registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading)
+        self._background = background = Background(registry, worker, capacity.max_loading)
+        looks, taking_over = Looks(registry, ports, background, reserved_ids), TakeOver(registry, ports, facts, reserved_ids)
+        self._reconciler = Reconciler(registry, ports, background, looks, taking_over, capacity.runtime_version)
+        self._reserved_ids = reserved_ids
         worker.on_ended = self._reconciler.ended
-        self._takeover = Takeover(registry, ports, facts, self._reconciler, capacity.runtime_version, reserved_ids)
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
-        self._takeover.begin()
+        self._reconciler.take_over()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._audit.run(), name=AUDIT), loop.create_task(self._reconciler.watch(), name=WATCH)]
+        runs = (self._reconciler.run(), self._reconciler.watch())
+        self._tasks = [loop.create_task(run, name=RECONCILER) for run in runs]
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._reconciler.end(for_good=True)
-        await end(*self._tasks, self._takeover.task, self._reconciler.looking)
+        self._background.end(for_good=True)
+        await end(*self._tasks)
         self._fetching.workers.close()
         self._predicting.workers.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
-        return self._broken() or self._ports.server.problem or self._takeover.problem
+        return self._broken() or self._ports.server.problem or self._reconciler.problem
 
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        unknown = self._takeover.problem or "the models of an earlier process are not taken over yet"
-        known = self._takeover.obstacle or (None if self.registry.is_complete else unknown)
+        unknown = self._reconciler.problem or "the models of an earlier process are not taken over yet"
+        known = self._reconciler.obstacle or (None if self.registry.is_complete else unknown)
         return self._broken() or self._ports.server.problem or known
 
     def _broken(self) -> str | None:
@@ -87,13 +90,11 @@ class RuntimeLifecycle(Known):
 
     def repository_calls(self, server: OtherModels) -> RepositoryCalls:
         """Triton's model repository, for callers who know Triton's names."""
-        return RepositoryCalls(
-            self, server, self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds, self._takeover.reserved_ids
-        )
+        return RepositoryCalls(self, server, self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds, self._reserved_ids)
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
-        return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice, self._ports.memory.notice))) or None
+        return "; ".join(filter(None, (self._background.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -102,7 +103,7 @@ class RuntimeLifecycle(Known):
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
         """
         loaded = await self._loaded(spec, is_new=False)
-        self._takeover.met_modelmesh()
+        self._reconciler.met_modelmesh()
         return loaded
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
@@ -113,7 +114,7 @@ class RuntimeLifecycle(Known):
         operation, seconds = None, self._capacity.budget_seconds
         try:
             async with asyncio.timeout(seconds) as budget:
-                with self._reconciler.hold_restores_of(spec.model_id):
+                with self._background.hold_restores_of(spec.model_id):
                     operation = await self._claimed(spec, is_new=is_new)
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
                     return cast("LoadedModel", await asyncio.shield(operation.result))
@@ -131,7 +132,7 @@ class RuntimeLifecycle(Known):
         deadline = self._worker.unload_deadline()
         try:
             async with asyncio.timeout_at(deadline):
-                with self._reconciler.hold_restores_of(model_id):
+                with self._background.hold_restores_of(model_id):
                     await self._free(model_id, deadline)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
@@ -156,7 +157,7 @@ class RuntimeLifecycle(Known):
 
     async def status(self) -> RuntimeState:
         """READY when everything is purged; a call means that ModelMesh has restarted with an empty view."""
-        state = await self._takeover.status()
+        state = await self._reconciler.status()
         if state.is_ready and self._capacity.source == "measured":
             await self._ports.memory.settled()
         return replace(state, is_ready=False, problem=self.readiness()) if self._is_draining else state
@@ -169,9 +170,11 @@ class RuntimeLifecycle(Known):
             Whether everything had settled within the grace period.
         """
         self._is_draining = True
-        self._reconciler.end(for_good=True)
+        self._background.end(for_good=True)
         for operation in self.registry.operations():
-            if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
+            if operation.is_queued_restore or (
+                operation.is_background and operation.kind == "unload"
+            ):  # LOST or FAILED, for the next process
                 operation.stop(errors.Draining("the adapter is shutting down"))
         deadline = asyncio.get_running_loop().time() + grace_seconds
         if await self._is_settled(deadline - grace_seconds * 0.4):
@@ -187,19 +190,23 @@ class RuntimeLifecycle(Known):
         while True:
             if is_new:
                 self._check_new(spec.model_id)
-            await self._takeover.passed()
+            await self._reconciler.passed()
             if is_new:
                 self._check_new(spec.model_id)
             if self._is_draining:
                 raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
-            running = self.registry.operation_on(spec.model_id)
-            if running is None:
+            running, model = self.registry.operation_on(spec.model_id), self.registry.find(spec.model_id)
+            if running is None and model is not None and model.state is State.LOST:
+                running = self._worker.restore(model, is_background=False)
+            elif running is None:
                 return self._worker.load(spec)
-            if running.can_be_joined_by(spec):
+            elif running.can_be_joined_by(spec):
                 return running
-            if running.kind == "restore":
-                await self._overtake(running, spec)
+            elif running.is_queued_restore and running.is_background:
+                running.stop(errors.Superseded("a load of the model takes the place of its restore"))
             await running.ended.wait()
+            if running.kind == "restore" and isinstance(running.outcome, errors.ServerDied):  # not twice for one call
+                raise running.outcome
 
     def _check_new(self, model_id: str) -> None:
         """Raises AlreadyLoaded, ServerUnavailable: callers of a front try again, and nothing is booked beside what is not known."""
@@ -207,24 +214,14 @@ class RuntimeLifecycle(Known):
         if model is not None and not model.is_going:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
             raise AlreadyLoaded(f"the model {words}").located(model_id, None)
-        is_gate_shut = self._takeover.obstacle is not None
+        is_gate_shut = self._reconciler.obstacle is not None
         problem = self._ports.server.problem if is_gate_shut or self._is_draining else self.obstacle
         if problem is not None:
             raise errors.ServerUnavailable(problem).located(model_id, None)
 
-    async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
-        """A call takes the place of a restore that was not sent; an equal one shares a stop, or Triton's death over it."""
-        content = restore.model.content
-        if restore.is_queued_restore:
-            restore.stop(errors.Superseded("a load of the model takes the place of its restore"))
-        elif not restore.is_ending and content is not None and content.spec == self._ports.journal.digests.of_spec(spec):
-            await asyncio.wait({restore.result})
-            if isinstance(restore.outcome, errors.ServerDied) or (restore.outcome and restore.stopped_by):
-                raise restore.outcome
-
     async def _free(self, model_id: str, deadline: float) -> None:
         while True:
-            await self._takeover.passed()
+            await self._reconciler.passed()
             running = self.registry.operation_on(model_id) or self._worker.unload(model_id, deadline)
             if running.kind == "unload" and running.stopped_by is None:
                 running.is_background = False
@@ -251,7 +248,7 @@ class RuntimeLifecycle(Known):
         """What a call of this kind waits for: the operation that the id has (an unload joins an unload), or the gate."""
         running = self.registry.operation_on(model_id)
         if running is None:
-            return self._takeover.obstacle
+            return self._reconciler.obstacle
         return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
 
     async def _is_settled(self, deadline: float) -> bool:

@@ -1,156 +1,155 @@
 """
-Makes models what they should be when no call does: restores what Triton has lost, frees what an undo has left.
+One task that makes what is believed of Triton true, and the gate before all loads and unloads.
 
-- After each return of Triton the index is asked. A model that was LOADED from before the question on, and of which Triton has only
-  the directory, is LOST. A model that an operation holds meanwhile is looked at when that has ended.
-- A LOST model is loaded again from the files that are placed: last confirmed first, a few at a time, calls first. A model whose
-  files are not as they were is taken down, and so is one whose restore fails.
-- A FAILED model is taken down again, 64 at a time, until nothing of it is left.
+It does one step at a time, the most urgent first; a more urgent one ends a running one.
 
-ModelMesh cannot be told that a model is gone, so it is told nothing. One pass over thousands of models takes 20–75 ms, so models
-are visited only where something has happened to them.
+- PURGE: ModelMesh asks for the runtime's status only while it starts, with an empty view of its own, so every model is unloaded. The
+  gate then stays shut until READY was told: a front's next load would make another purge necessary.
+- TAKE_OVER: when only the adapter has restarted, ModelMesh asks nothing and the models serve on. What Triton holds is taken over, by
+  its index, the folder and the journal (`findings`).
+- LOOK: after each return of Triton. A model that was LOADED from before the question on, and of which Triton has only the directory,
+  is LOST. A model that an operation holds meanwhile is looked at when that has ended.
+- COMPARE: once a minute, while nothing is under way, whether table, index and folder agree: a metric, and a log line when the picture
+  changes. Never acts. A comparison during which anything has happened proves nothing.
+
+The gate is shut during the first two. What fails opens it: calls find out for themselves. Every step but a purge is repeated until
+it works; ModelMesh itself asks for the next purge.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from enum import IntEnum
 
 import structlog
 
-from adapter.errors import AdapterError
-from adapter.inventory import by_owner, is_untouched
-from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.registry import Model, Registry
+from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
+from adapter.lifecycle.background import Background
+from adapter.lifecycle.looks import Looks
+from adapter.lifecycle.operation import JOURNAL, Operation
+from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
-from adapter.lifecycle.worker import Worker
+from adapter.lifecycle.takeover import TakeOver
 from adapter.ports import Ports
-from adapter.waits import doubling, set_within
+from adapter.serving import RuntimeState
+from adapter.waits import doubling, end, set_within
 
-TAKEN_DOWN_AT_ONCE = 64
-"""Thousands at once would hold up the loop, the folder's threads and Triton's unloads for all others."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
-"""Before a FAILED model is taken down again."""
-FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.5, 10.0
-"""Between questions that fail, for the index or the folder."""
-LOST_AT_ONCE = 100
-"""Models that are found lost before other tasks have their turn on the loop."""
-WATCH = "reconciler"
-LOOK = "look for lost models"
-"""Names of tasks; the first one runs as long as the adapter does."""
+STATUS_PATIENCE_SECONDS = 1.0
+"""How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
+READY_SECONDS = 10.0
+"""Longest time that the gate stays shut after a purge, until ModelMesh asks."""
+RECONCILER = "reconciler"
+"""Name of the tasks that run as long as the adapter does."""
+IDLE_SECONDS = 60.0
+"""Wait of a task that has nothing to do."""
+NAMED = 5
+"""Models, or operations, that are named in a problem."""
+NOT_ASKED = "ModelMesh has not asked for the runtime status yet"
+TAKING_OVER = "Triton has not listed the models that it serves, which are taken over first"
+PURGING = "purging: every model is unloaded before the first READY"
+PURGED = "purged: ModelMesh has not asked for the runtime status again"
 
-Suspects = dict[str, tuple[Model, int]]
-"""Model id → a model that Triton may have lost, and its number of changes."""
+
+class Step(IntEnum):
+    """What the task does, the most urgent first."""
+
+    PURGE = 0
+    TAKE_OVER = 1
+    LOOK = 2
+    COMPARE = 3
+
+
+PAUSES = {Step.TAKE_OVER: (5.0, 60.0), Step.LOOK: (0.5, 10.0), Step.COMPARE: (15.0, 60.0)}
+"""Seconds before a step that has failed is made again: first, and longest."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class Reconciler:
-    """Works while the gate is open."""
+    """The task, and the gate."""
 
     registry: Registry
     ports: Ports
-    worker: Worker
-    at_once: int
-    """Most restores under way."""
-    _is_on: bool = False
-    _is_over: bool = False
-    looking: asyncio.Task[None] | None = None
-    """To be ended with the adapter."""
+    background: Background
+    looks: Looks
+    taking_over: TakeOver
+    version: str
+    _pauses: dict[Step, Iterator[float]] = field(default_factory=dict)
+    """Of the steps that have failed last."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Triton has returned: a look that pauses goes on."""
-    _other: int = 0
-    """The last generation of Triton that is certainly another process than the one before."""
-    _calls: Counter[str] = field(default_factory=Counter)
-    """Calls that wait to begin an operation, by model id."""
-    _lost: int = 0
-    """Models that were LOST in this restore, which is over when none is left and no look is due."""
+    """Something has become due."""
+    _running: tuple[Step, asyncio.Task[None]] | None = None
+    _is_purged: bool = False
+    """A purge has ended, and no status call has been answered READY since."""
+    _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no purge is under way."""
+    _told_ready: asyncio.Event = field(default_factory=asyncio.Event)
+    _gate: asyncio.Event = field(default_factory=asyncio.Event)
+    _problem: str | None = NOT_ASKED
+
+    def __post_init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._due: dict[Step, float] = {}
+        """When each step is to be made."""
+        self._steps = {
+            Step.PURGE: self._purge,
+            Step.TAKE_OVER: self._take_over,
+            Step.LOOK: self.looks.look,
+            Step.COMPARE: self._compare,
+        }
+
+    # ---- the gate
 
     @property
-    def notice(self) -> str | None:
-        """How far a restore is, for `/readyz`: `restoring 7 of 10`; None. From any thread."""
-        pending = len(self.registry.lost)
-        total = max(self._lost, pending)
-        return f"restoring {total - pending} of {total}" if self._is_on and total else None
+    def problem(self) -> str | None:
+        """Why ModelMesh could not be served now, in words; names what a purge waits for."""
+        awaited = [] if self._no_purge.is_set() else [str(operation) for operation in self.registry.operations()]
+        return f"purging: waiting for {some(awaited, NAMED)}" if awaited else self._problem
 
-    def begin(self) -> None:
-        """The gate is open: after a take-over or a purge, done or failed."""
-        if self._is_over:
-            return
-        self._is_on = True
-        self._lost = max(self._lost, len(self.registry.lost))
-        self._look_soon()
-        self.go_on()
+    @property
+    def obstacle(self) -> str | None:
+        """What the gate waits for, in words; None while it is open."""
+        return None if self._gate.is_set() else self.ports.server.problem or self.problem
 
-    def end(self, *, for_good: bool = False) -> None:
-        """A purge or a drain has come: nothing is begun any more; what is under way is stopped by the caller."""
-        for model in self.registry.all_in(State.LOST):
-            self.registry.count_lost(model, "ended")
-        self._is_on = False
-        self._is_over |= for_good
-        self._lost = 0
+    async def passed(self) -> None:
+        """Wait until the gate is open. Looks again after waking: a purge may have begun in the same moment."""
+        while not self._gate.is_set():
+            await self._gate.wait()
 
-    @contextmanager
-    def hold_restores_of(self, model_id: str) -> Iterator[None]:
-        """While inside, a call waits to begin an operation of this id: no restore of it begins."""
-        self._calls[model_id] += 1
-        try:
-            yield
-        finally:
-            self._calls[model_id] -= 1
-            if not self._calls[model_id]:
-                del self._calls[model_id]
-            self.go_on()
+    def met_modelmesh(self) -> None:
+        """A load has succeeded: ModelMesh uses us, though it does not ask an adapter that restarts alone for its status."""
+        if self._gate.is_set():
+            self._problem = None
 
-    def ended(self, operation: Operation) -> None:
-        """The id of an operation is free again."""
-        model = operation.model
-        if model.state is State.FAILED and not model.is_paused:
-            self._pause(model)
-        if _is_suspect(model, self.registry.generation):
-            self._look_soon()
-        self.go_on()
+    async def status(self) -> RuntimeState:
+        """READY once after each purge; every other question begins a purge or joins the one under way."""
+        if self._no_purge.is_set() and not self._is_empty_since_purge():
+            self._is_purged, self._problem = False, PURGING
+            self._no_purge.clear()
+            self._gate.clear()
+            self._due.pop(Step.TAKE_OVER, None)
+            self.begin(Step.PURGE)
+        await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
+        if self._is_empty_since_purge():
+            self._is_purged, self._problem = False, None
+            self._told_ready.set()
+            return RuntimeState(is_ready=True, version=self.version, problem=None)
+        return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
 
-    def go_on(self) -> None:
-        """Begin what can begin now."""
-        if not self._is_on:
-            return
-        operations = self.registry.operations()
-        places = TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations)
-        if places > 0:
-            failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
-            for model in islice(failed, places):
-                self.worker.unload(model.model_id)
-        places = self.at_once - sum(operation.kind == "restore" and not operation.is_ending for operation in operations)
-        if places > 0:
-            lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
-            for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
-                self.worker.restore(model)
-        if self.looking is None and self._lost and not self.registry.lost:
-            log.info("restore.ended", models=self._lost)
-            self._lost = 0
+    def _is_empty_since_purge(self) -> bool:
+        return self._is_purged and len(self.registry) == 0
 
-    def _is_free(self, model: Model) -> bool:
-        return model.operation is None and model.model_id not in self._calls
+    # ---- the task
 
-    def _pause(self, model: Model) -> None:
-        """Leave a FAILED model alone, each time for longer."""
-        model.is_paused = True
-        model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
-        asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
-
-    def _go_on_with(self, model: Model) -> None:
-        model.is_paused = False
-        self.go_on()
-
-    # ---- what Triton has lost
+    def take_over(self) -> None:
+        """Begin with what Triton's index shows."""
+        self._problem = TAKING_OVER
+        self._no_purge.set()
+        self.begin(Step.TAKE_OVER)
 
     async def watch(self) -> None:
         """See each return of Triton, for as long as the adapter runs."""
@@ -159,77 +158,116 @@ class Reconciler:
             log.info("triton.returned", is_another_process=is_another)
             self.registry.generation += 1
             if is_another:
-                self._other = self.registry.generation
+                self.looks.other = self.registry.generation
+            self.begin(Step.LOOK)
+
+    def ended(self, operation: Operation) -> None:
+        """The id of an operation is free again."""
+        model = operation.model
+        if model.state is State.FAILED and not model.is_paused:
+            self.background.pause(model)
+        if self.looks.is_suspect(model):
+            self._due.setdefault(Step.LOOK, self._clock())
             self._has_news.set()
-            self._look_soon()
+        self.background.go_on()
 
-    def _look_soon(self) -> None:
-        if self._is_on and self.looking is None and self._suspects():
-            self.looking = asyncio.create_task(self._look(), name=LOOK)
+    async def run(self) -> None:
+        """Make the steps, for as long as the adapter runs."""
+        try:
+            while True:
+                self._has_news.clear()
+                now = self._clock()
+                at, step = min(((max(at, now), step) for step, at in self._due.items()), default=(now + IDLE_SECONDS, Step.COMPARE))
+                if at > now:
+                    await set_within(self._has_news, at - now)
+                    continue
+                del self._due[step]
+                self._running = step, asyncio.create_task(self._make(step), name=step.name)
+                await asyncio.wait({self._running[1]})
+        finally:
+            await end(self._running[1] if self._running else None)
 
-    def _suspects(self) -> Suspects:
-        generation, loaded = self.registry.generation, self.registry.all_in(State.LOADED)
-        return {model.model_id: (model, model.changes) for model in loaded if _is_suspect(model, generation)}
+    def begin(self, step: Step) -> None:
+        """Now, in place of one that is less urgent; a purge also in place of an earlier one, which waits for ModelMesh."""
+        self._due[step] = self._clock()
+        self._has_news.set()
+        if self._running is not None and (step < self._running[0] or step is Step.PURGE):
+            self._running[1].cancel()
 
-    async def _look(self) -> None:
-        """Until no model is suspect, or the gate is shut."""
-        told, pauses = None, doubling(FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS)
-        while self._is_on and (asked := self._suspects()):
-            self._has_news.clear()
-            try:
-                await self._look_once(asked)
-            except Exception as error:
-                if str(error) != told:
-                    told = str(error)
-                    log.warning("restore.blind", cause=told, exc_info=not isinstance(error, AdapterError))
-                await set_within(self._has_news, next(pauses))
-        self.looking = None
-        self.go_on()
-        self.registry.news.set()
+    async def _make(self, step: Step) -> None:
+        failure: str | None = None
+        try:
+            await self._steps[step]()
+        except AdapterError as error:  # a neighbour's state
+            failure = error.text
+        except Exception:
+            failure = UNEXPECTED
+            log.exception("reconciler.crashed", step=step.name)
+        if failure is None:
+            self._pauses.pop(step, None)
+        else:
+            self._repeat(step, failure)
+        if step <= Step.TAKE_OVER:
+            await self._open(failure)
+        self.background.go_on()
+        if step <= Step.LOOK and self.background.is_on:
+            if self.looks.suspects():
+                self._due.setdefault(Step.LOOK, self._clock())
+            self._due[Step.COMPARE] = self._clock()
 
-    async def _look_once(self, asked: Suspects) -> None:
-        """
-        Find those that are lost. What an operation holds meanwhile stays suspect, and after a return of Triton what was not lost before.
+    def _repeat(self, step: Step, failure: str) -> None:
+        """Make a step again that has failed; ModelMesh itself asks for the next purge."""
+        if step not in self._pauses:
+            log.log(logging.DEBUG if step is Step.COMPARE else logging.WARNING, "reconciler.failed", step=step.name, cause=failure)
+        again = max(step, Step.TAKE_OVER)
+        if again is not Step.TAKE_OVER or not self.registry.is_complete:
+            self._due[again] = self._clock() + next(self._pauses.setdefault(again, doubling(*PAUSES[again])))
 
-        Asked of a Triton that is ours: one with another repository has lost nothing, and can be given nothing.
-        """
-        generation = self.registry.generation
-        rows = by_owner(await self.ports.server.index(asked))
-        missing = {model_id for model_id in asked if not any(row.state for row in rows.get(model_id, ()))}
-        lost: set[str] = set()
-        placed: Mapping[str, str] = {}
-        if missing:
-            await self.ports.server.verify()
-            placed = await self.ports.repository.identities(missing)
-            gone = {model_id for model_id in missing - rows.keys() if asked[model_id][0].generation < self._other}
-            lost = gone | {model_id for model_id in missing if is_untouched(rows.get(model_id, ()))}
-        if lost:
-            self.ports.server.confirm_restart()
-            log.warning("restore.begun", models=len(lost))
-        newest_first = sorted(asked.values(), key=lambda suspect: -suspect[0].confirmed)
-        for number, (model, changes) in enumerate(newest_first):
-            if number % LOST_AT_ONCE == LOST_AT_ONCE - 1:
-                self.go_on()
-                await asyncio.sleep(0)
-            if not self._is_on:
-                return
-            if model.operation is not None or model.changes != changes:
-                continue
-            if model.model_id in lost:
-                self._lose(model, placed.get(model.model_id))
-            elif generation == self.registry.generation:
-                model.generation = generation
+    async def _open(self, failure: str | None) -> None:
+        """Open the gate after a purge or a take-over; after a purge that has worked, when READY was told."""
+        self._problem = failure or self._problem
+        self._no_purge.set()
+        if self._is_purged:
+            self._told_ready.clear()
+            await set_within(self._told_ready, READY_SECONDS)
+        self._gate.set()
+        self.background.begin()
 
-    def _lose(self, model: Model, placed: str | None) -> None:
-        self._lost += 1
-        self.registry.move(model, State.LOST)
-        if placed is None or placed != model.placed:
-            cause = "its directory is gone" if placed is None else "its directory is not the one that was placed"
-            log.warning("restore.failed", model_id=model.model_id, outcome="refused", cause=cause)
-            self.registry.count_lost(model, "refused")
-            self.worker.unload(model.model_id)
+    # ---- a purge
 
+    async def _purge(self) -> None:
+        self.version = await self.ports.server.verify()
+        self.background.end()
+        for operation in (operations := self.registry.operations()):
+            operation.stop(Superseded("ModelMesh has restarted: every model is purged"))
+        for operation in operations:
+            await operation.ended.wait()
+        if len(self.registry):
+            self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self.registry], NAMED)} yet"
+        try:
+            await self.ports.server.purge()
+        except Exception:  # ended half way: all of them go nevertheless, one by one
+            for model in self.registry:
+                if model.state in (State.LOADED, State.LOST):
+                    self.registry.move(model, State.UNLOADING)
+                    self.registry.move(model, State.FAILED)
+            raise
+        for record in list(self.ports.journal.records.values()):  # also of models that were not taken over
+            self.ports.journal.forget(record)
+        for model in self.registry:
+            if model.artifact is not None:
+                await self.ports.store.release(model.artifact)
+            self.registry.move(model, State.ABSENT)
+        self._problem = f"purging: waiting for {JOURNAL}"
+        await self.ports.journal.written()
+        self.registry.is_complete = self._is_purged = True
+        self._problem = PURGED
+        log.info("runtime.purged", triton=self.version)
 
-def _is_suspect(model: Model, generation: int) -> bool:
-    """Triton has returned since it was known to have the model; what an operation holds is looked at when that has ended."""
-    return model.state is State.LOADED and model.operation is None and model.generation < generation
+    async def _take_over(self) -> None:
+        self._gate.clear()
+        self._problem = None if await self.taking_over.run() else NOT_ASKED
+
+    async def _compare(self) -> None:
+        pause_seconds = await self.looks.compare()
+        self._due[Step.COMPARE] = self._clock() + pause_seconds

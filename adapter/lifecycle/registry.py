@@ -116,12 +116,14 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
+    def begin(
+        self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf, *, is_background: bool = False
+    ) -> Operation:
         """Claim an id that has no operation. Raises IllegalMoveError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalMoveError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
+        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline, is_background=is_background)
         self.changes += 1
         return model.operation
 
@@ -152,7 +154,8 @@ class Registry:
         if state is State.ABSENT:  # what was known of its content is gone with it
             model.asked = model.content = model.artifact = model.placed = None
             model.size_bytes, model.confirmed, model.pause_seconds = 0, 0.0, 0.0
-        self.note(model)
+        if state is not State.PULLING:  # a directory without a record is taken down by the next process
+            self.note(model)
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 

@@ -56,15 +56,14 @@ class Worker:
         """Begin to load; the id must have no operation."""
         return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
 
-    def restore(self, model: Model) -> None:
-        """Begin to load a LOST model again; it must have no operation."""
-        self._start(self.registry.begin("restore", model.model_id), self._restore)
+    def restore(self, model: Model, *, is_background: bool = True) -> Operation:
+        """Begin to load a LOST model again; it must have no operation. Without a call it lets all calls have their turn first."""
+        return self._start(self.registry.begin("restore", model.model_id, is_background=is_background), self._restore)
 
     def unload(self, model_id: str, deadline: float | None = None) -> Operation:
         """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
-        operation = self.registry.begin("unload", model_id, deadline=self.unload_deadline() if deadline is None else deadline)
-        operation.is_background = deadline is None
-        return self._start(operation, self._unload)
+        until = self.unload_deadline() if deadline is None else deadline
+        return self._start(self.registry.begin("unload", model_id, deadline=until, is_background=deadline is None), self._unload)
 
     def unload_deadline(self) -> float:
         """When an unload that begins now must have freed its model, by the clock of the loop: Triton has no bound of its own."""
@@ -112,7 +111,7 @@ class Worker:
 
     async def _load(self, operation: Operation) -> LoadedModel:
         model, spec = operation.model, cast("ModelSpec", operation.spec)
-        if model.state in (State.LOADED, State.LOST) and await self._is_kept(operation, spec):
+        if model.state is State.LOADED and await self._is_kept(operation, spec):
             model.asked, model.confirmed = spec, self.ports.journal.now()
             self.registry.note(model)
             await operation.noted(self.ports.journal)
@@ -142,52 +141,24 @@ class Worker:
         await self._send(operation, partial(self.facts.restored, model))
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
-        """
-        Whether a model that is LOADED or LOST is what is asked for, and serves, if need be after a restore.
-
-        Triton is asked last: its answer is the one that grows old.
-        """
-        model = operation.model
+        """Whether a LOADED model is what is asked for, and serves. Triton is asked last: its answer is the one that grows old."""
         operation.enter("check", self._triton("Triton has not said whether it serves the model"))
-        if await self.fetching.is_another(operation, spec) or not await self._is_served_or_placed(model):
-            return False
-        if model.state is State.LOADED:
-            return True
-        try:
-            await self._restore(operation)
-        except ModelRefused as refused:  # now; it is loaded anew
-            self._count_failed(model, refused)
-            await self._take_down(operation, "undo")
-            return False
-        return True
-
-    async def _is_served_or_placed(self, model: Model) -> bool:
-        """False: neither Triton nor the folder has it as it was. A model that Triton has lost becomes LOST."""
-        if model.state is State.LOST or await self.ports.server.is_ready(model.model_id):
-            return True
-        if not is_untouched(await self.ports.server.index((model.model_id,))):
-            return False
-        found = await self.ports.repository.identities((model.model_id,))
-        if model.placed is None or found.get(model.model_id) != model.placed:
-            return False
-        self.registry.move(model, State.LOST)
-        return True
+        return not await self.fetching.is_another(operation, spec) and await self.ports.server.is_ready(operation.model.model_id)
 
     async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
         """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
         model, server = operation.model, self.ports.server
 
-        def on_sent() -> None:
+        async def on_sent() -> None:
             operation.is_sent = True
             model.generation = self.registry.generation
             self.registry.move(model, State.LOADING)
             operation.enter("triton", lambda: server.problem or server.obstacle(model.model_id))
+            await operation.noted(self.ports.journal)
 
-        self.registry.note(model)
-        await operation.noted(self.ports.journal)
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
-            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
+            await server.load(model.model_id, on_sent, yields=operation.is_background)
             reported = await self._measured(operation)
         except ServerDied as died:
             if model.state is State.LOADING:

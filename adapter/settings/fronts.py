@@ -26,10 +26,7 @@ class HttpSettings(Group):
     max_body_bytes: int = setting("HTTP_MAX_BODY_BYTES", kinds.SIZE, "64Mi")
     """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
     bodies_bytes: int = setting("HTTP_BODIES_BYTES", kinds.SIZE, "384Mi")
-    """
-    Memory for the bodies of all requests, parsed ones included. A body that does not fit now is refused with 503, one
-    that never fits with 413. Bodies of up to 256 KiB are not counted.
-    """
+    """Memory that the bodies of all requests may take at once, with what parsing makes of them."""
     max_connections: int = setting("HTTP_MAX_CONNECTIONS", kinds.CONNECTIONS, "1024")
     """Connections to one HTTP front at a time."""
     max_requests: int = setting("HTTP_MAX_REQUESTS", kinds.REQUESTS, "256")
@@ -95,10 +92,7 @@ class V2Settings(Group):
     endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", kinds.ENDPOINT, None)
     """V2 gRPC server that answers it. `port:8033` is ModelMesh, for models of any pod. Default: this pod's Triton."""
     has_repository: bool = setting("V2_REPOSITORY_API", kinds.BOOLEAN, "false")
-    """
-    Open the model repository API: `/v2/repository/...`. Clients of the port can then load models of Triton's folder, or
-    of a request, and unload every model. The adapter leaves directories alone that it has not placed.
-    """
+    """Open the model repository API, `/v2/repository/...`: every client of the port can then load and unload models."""
 
     def problems(self) -> Iterator[str]:
         """Two that exclude each other."""
@@ -112,8 +106,7 @@ class RestProxySettings(Group):
 
     listen_port: int = setting("REST_PROXY_LISTEN_PORT", kinds.OPTIONAL_PORT, "0")
     """
-    Port of V2 REST before ModelMesh, as of KServe's REST proxy; `V2_REST_PORT` overrides it; 0 = off. Without
-    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone.
+    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` overrides it; 0 = off.
     """
     grpc_port: int = setting("REST_PROXY_GRPC_PORT", kinds.PORT, "8033")
     """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` overrides it."""

@@ -31,9 +31,8 @@ class CompanionSettings(Group):
 
     command: tuple[str, ...] | None = setting("TRITON_COMMAND", COMMAND, None)
     """
-    `serve` starts this program beside itself, such as `tritonserver --model-control-mode=explicit …`; words are split
-    as by a shell. SIGTERM drains the adapter and then ends the program. The adapter ends when the program ends.
-    Default: Triton runs elsewhere.
+    `serve` starts this program beside itself, as `tritonserver --model-control-mode=explicit …`. Default: Triton runs
+    elsewhere.
     """
     exit_seconds: float = setting("TRITON_EXIT_SECONDS", SECONDS, "10")
     """Time for that program to end, after `GRACE_PERIOD_SECONDS`; then it is killed."""

@@ -28,9 +28,8 @@ class VolumeSettings(Group):
     """
     max_bytes: int | None = setting("CACHE_MAX_BYTES", SIZE, None)
     """
-    Limit of the adapter's files on the volume. Kept files are deleted first; a pull that still does not fit is refused.
-    0 turns off both the cache and the limit. Default: 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the file
-    system; then no pull is refused.
+    Most bytes of the adapter's files on the volume; 0: no cache, and no limit. Default 1.25 ×
+    `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the file system.
     """
 
     @property

@@ -31,12 +31,9 @@ class TritonSettings(Group):
     `unix:/p/t.sock:8001`.
     """
     unload_timeout_seconds: float = setting("UNLOAD_TIMEOUT_SECONDS", SECONDS, "170")
-    """
-    Longest time for a whole unload. Then the answer is an error that names the obstacle, and ModelMesh repeats the
-    unload. Below ModelMesh's own 180 s.
-    """
+    """Longest time for a whole unload; below ModelMesh's own 180 s."""
     load_threads: int = setting("TRITON_LOAD_THREADS", LOADS, "4")
-    """Triton's `--model-load-thread-count`: the most loads in Triton at a time. Should be more than `LOADING_CONCURRENCY`."""
+    """Triton's `--model-load-thread-count`: the most loads that it has at once; should be more than `LOADING_CONCURRENCY`."""
     silent_seconds: float = setting("TRITON_SILENT_SECONDS", SECONDS, "60")
     """A Triton that accepts connections and answers nothing for this time hangs: `/healthz/triton` asks for its restart."""
     metrics_endpoint: Endpoint = setting("TRITON_METRICS_ENDPOINT", ENDPOINT, "127.0.0.1:8002")

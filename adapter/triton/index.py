@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+from copy import copy
 
 import structlog
 
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, WrongServer
 from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
@@ -31,6 +32,7 @@ from adapter.triton.connection import ASK_SECONDS, Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
+from adapter.workers import retrieve
 
 LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
 PAUSE_SECONDS = 0.2
@@ -80,6 +82,8 @@ class Index:
         self._ended_at = 0.0
         self._owed_until = 0.0
         """When Triton will have had the rest for all its answers."""
+        self._slow: str | None = None
+        """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
         self._failure: str | None = None
         """Why the last listing failed; None after a listing that did not."""
         INDEX_SECONDS.set_function(lambda: max(self._seconds, self._under_way_seconds()))
@@ -93,13 +97,17 @@ class Index:
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
-        return self._under_way() or self._slow()
+        return self._under_way() or self._slow
 
     async def ask(self) -> Listing | None:
-        """The answer to a question that is not sent yet; None: it failed."""
+        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: Triton restricts the index."""
         if self._next is None:
             self._next = asyncio.create_task(self._question(), name="question for Triton's index")
-        return await asyncio.shield(self._next)
+            self._next.add_done_callback(retrieve)
+        try:
+            return await asyncio.shield(self._next)
+        except WrongServer as wrong:
+            raise copy(wrong) from wrong  # each caller notes in its own error which model it was
 
     async def rows(self, name: str) -> list[ServerModel] | None:
         """As `ask`, of one name of Triton's."""
@@ -155,7 +163,7 @@ class Index:
             except TritonAway as away:
                 self._connection.lost(away)
                 return None
-            except (CallError, AdapterError) as failure:
+            except CallError as failure:
                 await self._mend(one_line(str(failure)))
                 return None
             finally:
@@ -176,27 +184,21 @@ class Index:
 
     def _ended(self) -> None:
         """The question that was under way is so no more, answered or not."""
-        now, before, was_slow = self._time(), self._seconds, self._slow() is not None
+        now, before, was_slow = self._time(), self._seconds, self._slow is not None
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-        seconds = round(self._seconds, 1)
-        if self._slow() and not was_slow:
-            log.warning("index.slow", seconds=seconds, share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
-        elif was_slow and not self._slow():
+        seconds, share = round(self._seconds, 1), f"{self._seconds / (self._seconds + LONGEST_REST_SECONDS):.0%}"
+        if REST_FACTOR * self._seconds > LONGEST_REST_SECONDS:
+            self._slow = (
+                f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
+                f"which takes {share} of its time while unloads wait for it"
+            )
+            if not was_slow:
+                log.warning("index.slow", seconds=seconds, share=share, rest_seconds=LONGEST_REST_SECONDS)
+        elif was_slow:
+            self._slow = None
             log.info("index.quick", seconds=seconds)
-
-    def _slow(self) -> str | None:
-        """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
-        if REST_FACTOR * self._seconds <= LONGEST_REST_SECONDS:
-            return None
-        return (
-            f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
-            f"which takes {self._share()} of its time while unloads wait for it"
-        )
-
-    def _share(self) -> str:
-        return f"{self._seconds / (self._seconds + LONGEST_REST_SECONDS):.0%}"
 
     def _under_way(self) -> str | None:
         seconds = self._under_way_seconds()

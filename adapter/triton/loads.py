@@ -17,16 +17,16 @@ Triton that lives on has the load, and the index tells how it ends.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from bisect import insort
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import structlog
 
-from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
+from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, WrongServer, some
 from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
@@ -69,15 +69,13 @@ class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
     def __init__(self, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
-        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
         self._limits = limits
         self._loads: dict[str, _Load] = {}
-        self._numbers = itertools.count()
-        self._tickets: list[tuple[bool, int, str]] = []
-        """Of the loads that wait, in the order of their turns: whether it yields, its number, and the model id."""
+        self._tickets: list[tuple[bool, str]] = []
+        """Of the loads that wait, in the order of their turns: whether it yields, and the model id."""
         self._changed = asyncio.Event()
         """Set when a slot or a ticket is given back, then replaced."""
         self.answered: set[str] = set()
@@ -85,7 +83,9 @@ class Loads:
         Model ids of which no load is in Triton: the last one was ours, it has its answer, and nothing else was asked of Triton since.
         """
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Overrides | None = None) -> None:
+    async def load(
+        self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False, overrides: Overrides | None = None
+    ) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
 
@@ -138,7 +138,7 @@ class Loads:
 
     def queue(self) -> str | None:
         """Which models hold the slots, or the places, and since when; None when the next one has its turn."""
-        left, held = self._left_and_held()
+        left, held = self._held(is_left=True), self._held()
         if self._free() > 0:
             return None
         if len(held) == self._limits.slots == 1:
@@ -158,23 +158,21 @@ class Loads:
 
     async def _turn(self, model_id: str, *, yields: bool) -> None:
         """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load holds up no other."""
-        ticket = (yields, next(self._numbers), model_id)
-        insort(self._tickets, ticket)
+        ticket = (yields, model_id)
+        insort(self._tickets, ticket, key=lambda each: each[0])
         try:
-            while ticket != next((each for each in self._tickets if each[2] not in self._loads), None) or self._free() <= 0:
+            while ticket != next((each for each in self._tickets if each[1] not in self._loads), None) or self._free() <= 0:
                 await self._changed.wait()
         finally:
             self._tickets.remove(ticket)
             self._wake()
 
-    def _left_and_held(self) -> tuple[list[_Load], list[_Load]]:
-        """The loads without a caller, and those with one, the oldest first."""
-        loads = sorted(self._loads.values(), key=lambda load: load.since)
-        return [load for load in loads if load.is_left], [load for load in loads if not load.is_left]
+    def _held(self, *, is_left: bool = False) -> list[_Load]:
+        """The loads with a caller, or those without, the oldest first."""
+        return sorted((load for load in self._loads.values() if load.is_left is is_left), key=lambda load: load.since)
 
     def _free(self) -> int:
-        left, held = self._left_and_held()
-        return min(self._limits.slots, self._limits.places - len(left)) - len(held)
+        return min(self._limits.slots - len(self._held()), self._limits.places - len(self._loads))
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -195,12 +193,12 @@ class Loads:
         del self._loads[load.model_id]
         self._wake()
 
-    async def _work(self, load: _Load, on_sent: Callable[[], None], overrides: Overrides | None) -> None:
+    async def _work(self, load: _Load, on_sent: Callable[[], Awaitable[None]], overrides: Overrides | None) -> None:
         """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
         model_id = load.model_id
         await self._connection.wait()
         self.answered.discard(model_id)
-        on_sent()
+        await on_sent()
         try:
             for name in (*self._repository.loaded_first(model_id), model_id):
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
@@ -216,7 +214,7 @@ class Loads:
             return
         load.since, load.may_go_on, began_at = _now(), True, self._connection.began_at
         try:
-            await self._client.load(name, overrides)
+            await self._connection.client.load(name, overrides)
         except TritonDied as died:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
@@ -242,7 +240,9 @@ class Loads:
         """
         since = _now()
         while self._connection.began_at == began_at:
-            rows = await self._index.rows(name)
+            rows = None
+            with suppress(WrongServer):  # a load that is forgotten keeps a thread of Triton unseen
+                rows = await self._index.rows(name)
             if rows is not None:
                 states = {row.state for row in rows if row.state}
                 if not states:

@@ -40,10 +40,7 @@ def inner_of(folder: Path) -> dict[str, set[str]]:
 
 def is_plain_directory(path: Path) -> bool:
     """Whether it is a directory itself, and not a link to one."""
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return not path.is_symlink() and path.is_dir()
 
 
 def identity_of(directory: Path) -> str:

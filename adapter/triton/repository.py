@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import structlog
 
-from adapter.errors import InvalidModel, InvalidRequest, VolumeFailed
+from adapter.errors import AdapterError, InvalidModel, InvalidRequest, VolumeFailed
 from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.triton import placing
 from adapter.volume.space import Space
@@ -57,8 +57,8 @@ class Repository:
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
         """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
-        self._probes: set[str] = set()
-        """That are under way."""
+        self._probes = PROBE + secrets.token_hex(8)
+        """How the names of this process's probes begin; others were left by a process that was killed."""
         self._has_others = own is not None
         self._own = set(own or ())
         self._workers = Workers("repository", THREADS)
@@ -132,7 +132,7 @@ class Repository:
             await self.remove_empty(model_id)
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        await self._run("the model cannot be taken out of", lambda _: self._take_out(paths))
+        await self._run("the model cannot be taken out of", lambda _: self._discard(paths))
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
         self._own.discard(model_id)
@@ -199,13 +199,11 @@ class Repository:
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name of its own. Raises AdapterError."""
-        name = PROBE + secrets.token_hex(8)
-        self._probes.add(name)
+        name = f"{self._probes}-{secrets.token_hex(4)}"
         try:
             await self.ensure_directory(name)
             yield name
         finally:
-            self._probes.discard(name)  # one that cannot be removed now is swept later
             await self.remove(name)
 
     async def sweep(self) -> None:
@@ -243,17 +241,13 @@ class Repository:
             self._volume.restore()
         return list(self.folder.iterdir())
 
-    def _discard(self, paths: Iterable[Path]) -> Exception | None:
-        """Returns why the disk keeps one of them."""
+    def _discard(self, paths: Iterable[Path]) -> None:
+        """Raises OSError, AdapterError: the disk keeps one of them; the others have gone."""
         kept: Exception | None = None
         for path in paths:
             kept = self._volume.trash.discard(path) or kept
             self._own_bytes.pop(path.name, None)
-        return kept
-
-    def _take_out(self, paths: Iterable[Path]) -> None:
-        """As `_discard`. Raises OSError, AdapterError: the disk keeps one."""
-        if (kept := self._discard(paths)) is not None:
+        if kept is not None:
             raise kept
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
@@ -268,7 +262,8 @@ class Repository:
                     identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
                     self._own_bytes[destination.name] = size_bytes
         except BaseException:
-            self._discard(reversed([*parts]))
+            with suppress(OSError, AdapterError):
+                self._discard(reversed([*parts]))
             raise
         return identity
 
@@ -299,18 +294,20 @@ class Repository:
         return True
 
     def _clear(self, _stop: Stop) -> dict[str, set[str]]:
-        """Returns the inner models that are left. Raises as `_take_out`."""
-        self._take_out(path for path in self._entries() if not self.is_of_others(path.name))
+        """Returns the inner models that are left. Raises as `_discard`."""
+        self._discard(path for path in self._entries() if not self.is_of_others(path.name))
         return placing.inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.trash.tidy()
+        wrong: list[Path] = []
         for path in self._entries():
             stop.check()
             if not self._has_others and (not placing.is_plain_directory(path) or not is_utf8(path.name)):
                 cause = "not a directory that the adapter placed"
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
-                self._discard([path])
-            elif path.name.startswith(PROBE) and path.name not in self._probes:
+                wrong.append(path)
+            elif path.name.startswith(PROBE) and not path.name.startswith(self._probes):
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
+        self._discard(wrong)

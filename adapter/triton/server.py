@@ -115,8 +115,8 @@ class TritonServer:
         self.queue = self._loads.queue
         self.unload = self.unload_other = self._unloads.free
         self.purge = self._unloads.purge
-        for kind in ("load", "unload"):
-            STUCK.labels(kind).set_function(partial(self._count_stuck, kind))
+        STUCK.labels("load").set_function(lambda: len(self._stuck("load")))
+        STUCK.labels("unload").set_function(lambda: len(self._stuck("unload")))
 
     @property
     def problem(self) -> str | None:
@@ -143,17 +143,13 @@ class TritonServer:
 
     # ---- models
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
         """
-
-        def on_load() -> None:
-            self._unloads.forget(model_id)
-            on_sent()
-
+        self._unloads.forget(model_id)
         try:
-            await self._loads.load(model_id, on_load, yields=yields)
+            await self._loads.load(model_id, on_sent, yields=yields)
         except ModelRefused as refused:
             if self._wrong is None:
                 raise
@@ -161,7 +157,7 @@ class TritonServer:
 
     async def load_other(self, name: str, overrides: Overrides) -> None:
         """As `OtherModels`: it shares Triton's load threads with the adapter's own models."""
-        await self._loads.load(name, lambda: None, overrides=overrides)
+        await self._loads.load(name, _nothing, overrides=overrides)
 
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model is waiting for, in words."""
@@ -238,9 +234,7 @@ class TritonServer:
     def health(self) -> Health:
         """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
         is_live, silent, threads = self._connection.problem is None, self._connection.silent_seconds(), self._limits.places
-        stuck = self._stuck()
-        loads, unloads = ([each for each in stuck if each.kind == kind] for kind in ("load", "unload"))
-        why = None
+        loads, unloads, why = self._stuck("load"), self._stuck("unload"), None
         if not is_live and silent >= self._silent_seconds:
             why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
         elif len(loads) >= threads:
@@ -248,25 +242,20 @@ class TritonServer:
         elif unloads:
             held = f"Triton does not free {_named(unloads)}, counted from the first unload"
             why = f"{held}; ModelMesh no longer uses that memory"
-        return Health(is_live, silent, threads, tuple(stuck[:SHOWN]), why)
+        oldest = sorted(loads + unloads, key=lambda each: -each.seconds)[:SHOWN]
+        return Health(is_live, silent, threads, tuple(oldest), why)
 
-    def _stuck(self) -> list[Stuck]:
+    def _stuck(self, kind: str) -> list[Stuck]:
         """The oldest first. What was sent to an earlier Triton does not count."""
-        now, start = self._time(), self._connection.began_at
-        kinds = (
-            ("load", self._loads.sent_at(), PATIENCE_FACTOR * self._limits.load_seconds),
-            ("unload", self._unloads.asked_at(), UNLOAD_SECONDS),
-        )
-        stuck = [
-            Stuck(kind, model_id, int(now - max(at, start)))
-            for kind, began, seconds in kinds
-            for model_id, at in began.items()
-            if now - max(at, start) > seconds
-        ]
-        return sorted(stuck, key=lambda each: -each.seconds)
+        patience, began = UNLOAD_SECONDS, self._unloads.asked_at()
+        if kind == "load":
+            patience, began = PATIENCE_FACTOR * self._limits.load_seconds, self._loads.sent_at()
+        ages = ((model_id, self._time() - max(at, self._connection.began_at)) for model_id, at in began.items())
+        return sorted((Stuck(kind, model_id, int(age)) for model_id, age in ages if age > patience), key=lambda each: -each.seconds)
 
-    def _count_stuck(self, kind: str) -> int:
-        return sum(each.kind == kind for each in self._stuck())
+
+async def _nothing() -> None:
+    """No record is kept of a load of others' models."""
 
 
 def _named(stuck: list[Stuck]) -> str:

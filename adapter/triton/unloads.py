@@ -60,8 +60,6 @@ class _Asked:
     """When a caller has gone before the end."""
     sight: str | None = None
     """What the index said of it last: `version 1 has been UNLOADING`. Or AT_VOLUME."""
-    seen_at: float = 0.0
-    """Since when."""
 
 
 class Unloads:
@@ -142,11 +140,12 @@ class Unloads:
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
             seconds = self._time() - sent_at
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
-        asked = self._asked.get(name) or _Asked(0.0)
+        asked = self._asked.get(name)
+        if asked is None or asked.sight is None:
+            return self._index.problem or "Triton has not answered the unload"
         if asked.sight == AT_VOLUME:
             return AT_VOLUME
-        sight = asked.sight and f"{asked.sight} for {self._time() - asked.seen_at:.0f} s"
-        return self._index.problem or sight or "Triton has not answered the unload"
+        return self._index.problem or f"{asked.sight} for {self._time() - asked.since:.0f} s"
 
     async def purge(self) -> None:
         """
@@ -155,16 +154,13 @@ class Unloads:
         Waits as long as that takes. Raises WrongServer, ServerError.
         """
         await self._repository.sweep()
-        told: set[str] = set()
-        while names := await self._held(told):
-            tasks = [asyncio.create_task(self.free(name)) for name in names]
-            self._purging_since = self._time()
-            try:
-                await asyncio.gather(*tasks)
-            finally:
-                self._purging_since = inf
-                await end(*tasks)
-            told |= names
+        tasks = [asyncio.create_task(self.free(name)) for name in await self._held()]
+        self._purging_since = self._time()
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            self._purging_since = inf
+            await end(*tasks)
         await self._repository.clear()
 
     # ---- one unload
@@ -199,9 +195,7 @@ class Unloads:
                 if not held:
                     asked.sight = AT_VOLUME
                     await self._repository.ensure_directory(name)
-                sight = " and ".join(held) or "the model has been missing from Triton's index"
-                if asked.sight != sight:
-                    asked.sight, asked.seen_at = sight, self._time()
+                asked.sight = " and ".join(held) or "the model has been missing from Triton's index"
             await self._index.pause(since)
         asked.sight = None
 
@@ -227,9 +221,9 @@ class Unloads:
     def _counts(self, asked: _Asked) -> bool:
         return self._time() - asked.left_at < REMEMBERED_SECONDS
 
-    async def _held(self, told: set[str]) -> set[str]:
+    async def _held(self) -> set[str]:
         """
-        What may hold memory, and what has any state and was not told to unload yet.
+        What may hold memory: all that has any state.
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
@@ -241,5 +235,4 @@ class Unloads:
         for name in [name for name in unlisted if not self._repository.can_hold(name)]:
             unlisted.discard(name)  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
             await self.tell(name)
-        held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
-        return held | self._loads.sent_at().keys() | unlisted
+        return {row.name for row in rows if row.state} | self._loads.sent_at().keys() | unlisted

@@ -17,13 +17,12 @@ from adapter.errors import InvalidModel, some
 from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
-from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
+from adapter.model import Layout, ModelSpec, SourceFile, id_problem
 from adapter.storage.mounted.local import list_folder
 from adapter.volume.trees import read_ends
 
 MOST_ENTRIES = 20
 """Of one directory; the others are counted."""
-_DEFAULT_ID = "model"
 
 
 def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str]) -> tuple[bool, str]:
@@ -46,7 +45,7 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
         paths = [file.path for file in listing.files]
         root = path.parent if listing.is_single_file else path
         spec = ModelSpec(
-            model_id=model_id if model_id is not None else _DEFAULT_ID if id_problem(listing.name) else listing.name,
+            model_id=model_id if model_id is not None else "model" if id_problem(listing.name) else listing.name,
             model_type=type_name,
             path=listing.origin,
             schema_path=None if schema_path is None else str(schema_path),
@@ -61,7 +60,9 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
         found = rules.finished(layout, {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)})
     except InvalidModel as error:
         return False, head + _refusal(error, paths)
-    return True, head + _plan(spec, listing, found)
+    used = {*found.files, *contents}
+    left = [file.path for file in listing.files if file not in used]
+    return True, head + _plan(spec.model_id, paths, left, found)
 
 
 def _refusal(error: InvalidModel, paths: list[str]) -> str:
@@ -75,24 +76,23 @@ def _refusal(error: InvalidModel, paths: list[str]) -> str:
     return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {words}\n"
 
 
-def _plan(spec: ModelSpec, listing: Listing, found: Layout) -> str:
+def _plan(name: str, paths: list[str], left: list[str], found: Layout) -> str:
+    """Both trees, each config, and what the author should know."""
     placed: dict[str, str] = {}
-    configs = ""
-    for name, part in {spec.model_id: found, **found.inner}.items():
-        placed |= {f"{name}/{path}": "" if path == file.path else f"<- {file.path}" for path, file in part.links.items()}
-        placed |= {f"{name}/{path}": "(written)" for path in part.written}
-        placed |= {f"{name}/{path}/": "" for path in part.directories}
+    blocks = []
+    for model, part in {name: found, **found.inner}.items():
+        placed |= {f"{model}/{path}": "" if path == file.path else f"<- {file.path}" for path, file in part.links.items()}
+        placed |= {f"{model}/{path}": "(written)" for path in part.written} | {f"{model}/{path}/": "" for path in part.directories}
         if not part.written:
-            configs += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
+            blocks.append(f"{model}/config.pbtxt: none; Triton tells the backend from the files' names\n")
         for path, content in part.written.items():
             lines = content.decode(errors="replace").splitlines() or ["(empty)"]
-            configs += "\n".join([f"\n{name}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n"
-    text = "\n" + _drawn("found", dict.fromkeys((file.path for file in listing.files), "")) + _drawn("placed", placed) + configs
+            blocks.append("\n".join([f"{model}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n")
     refusals = [f"Triton may refuse this model: {found.hint}"] if found.hint else []
-    text += "".join(f"\nwarning: {warning}\n" for warning in (*found.warnings, *refusals))
-    used = {*found.files, *rules.wanted(listing)}
-    left = [file.path for file in listing.files if file not in used]
-    return text + (f"\nnot placed: {some(left, MOST_ENTRIES)}\n" if left else "")
+    blocks += [f"warning: {warning}\n" for warning in (*found.warnings, *refusals)]
+    if left:
+        blocks.append(f"not placed: {some(left, MOST_ENTRIES)}\n")
+    return "\n".join(["", _drawn("found", dict.fromkeys(paths, "")) + _drawn("placed", placed), *blocks])
 
 
 def _drawn(title: str, paths: Mapping[str, str]) -> str:

@@ -17,11 +17,12 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from adapter.inference import DATATYPES, InferenceFailed, InferRequest, Tensor, TensorInfo, joined, split
+from adapter.inference import DATATYPES, InferenceFailed, add_input, joined, split
 from adapter.settings import read_group
 from adapter.settings.process import SpiSettings, TelemetrySettings
 from adapter.settings.triton import TritonSettings
 from adapter.spi import calls
+from adapter.stubs import service_pb2
 from adapter.telemetry.metrics import PREFIX
 from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
@@ -109,26 +110,28 @@ async def _infer(model_id: str, given: Mapping[str, Sequence[str]]) -> str:
     triton = read_group(TritonSettings)
     client = TritonInference(triton.target, triton.call_headers)
     try:
-        info = await client.model_info(model_id)
+        info = (await client.model_info(model_id)).metadata
         names = [tensor.name for tensor in info.inputs]
         if unknown := sorted(given.keys() - set(names)):
             raise NotDoneError(f"{model_id} has no input {', '.join(unknown)}; it has {', '.join(names)}")
-        inputs = [tensor_of(tensor, given.get(tensor.name)) for tensor in info.inputs]
-        answer = await client.infer(InferRequest(model=model_id, inputs=inputs))
+        request = service_pb2.ModelInferRequest(model_name=model_id)
+        for tensor in info.inputs:
+            add_input(request, tensor.name, tensor.datatype, *shape_and_data(tensor, given.get(tensor.name)))
+        answer = await client.infer(request)
     finally:
         await client.close()
     ways = [*(("in", tensor) for tensor in info.inputs), *(("out", tensor) for tensor in info.outputs)]
     lines = [f"{way:>5} {tensor.name} {tensor.datatype} {list(tensor.shape)}\n" for way, tensor in ways]
-    for output in answer.outputs:
-        elements = elements_of(output.data, output.datatype)
+    for output, data in zip(answer.outputs, answer.raw_output_contents, strict=True):
+        elements = elements_of(data, output.datatype)
         more = f" and {len(elements) - MOST_SHOWN} more" if len(elements) > MOST_SHOWN else ""
         lines.append(f"{output.name} {list(output.shape)} = {elements[:MOST_SHOWN]}{more}\n")
     return "".join(lines)
 
 
-def tensor_of(info: TensorInfo, values: Sequence[str] | None) -> Tensor:
+def shape_and_data(info: Any, values: Sequence[str] | None) -> tuple[list[int], bytes]:
     """
-    The values as an input. Without values: zeros, or empty texts, with 1 for each open dimension.
+    The values as an input that has this TensorMetadata. Without values: zeros, or empty texts, with 1 for each open dimension.
 
     With values, the last open dimension takes what there is. Raises NotDoneError: they do not fit.
     """
@@ -140,8 +143,7 @@ def tensor_of(info: TensorInfo, values: Sequence[str] | None) -> Tensor:
     if math.prod(shape) != len(values):
         raise NotDoneError(f"{info.name} has the shape {list(info.shape)}, which {len(values)} values do not fill")
     is_text = info.datatype == "BYTES"
-    data = joined(value.encode() for value in values) if is_text else b"".join(_packed(info, value) for value in values)
-    return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=data)
+    return shape, joined(value.encode() for value in values) if is_text else b"".join(_packed(info, value) for value in values)
 
 
 def elements_of(raw: bytes, datatype: str) -> list[Any]:
@@ -153,7 +155,7 @@ def elements_of(raw: bytes, datatype: str) -> list[Any]:
     return [element for (element,) in struct.iter_unpack(f"<{DATATYPES[datatype][0]}", raw)]
 
 
-def _packed(info: TensorInfo, value: str) -> bytes:
+def _packed(info: Any, value: str) -> bytes:
     code = DATATYPES[info.datatype][0]
     try:
         if info.datatype == "BF16":

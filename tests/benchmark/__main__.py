@@ -19,7 +19,7 @@ from tests.benchmark.lifecycle import lifecycle
 from tests.benchmark.machine import described
 from tests.benchmark.on_triton import triton
 from tests.benchmark.pulls import fair, pull
-from tests.benchmark.report import Finding, markdown, ratios, regressions, rows_of, to_json, told
+from tests.benchmark.report import Finding, markdown, to_json, told
 from tests.benchmark.rig import PEERS_PYTHON, Place
 from tests.benchmark.start import start
 from tests.benchmark.unload_beside_inference import beside
@@ -46,7 +46,7 @@ MEANING = {
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0: measured. 1: a client that is there could not be measured, or a ratio has fallen."""
+    """0: measured. 1: a client that is there could not be measured."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("phase", nargs="*", help=f"these alone: {', '.join(PHASES)}")
     parser.add_argument("--quick", action="store_true", help="a little of each, in a few minutes")
@@ -58,17 +58,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are pulled to")
     parser.add_argument("--peers", type=Path, default=PEERS_PYTHON, metavar="PYTHON", help="of a venv with awscrt and pycurl")
     parser.add_argument("--out", type=Path, metavar="FILE", help="everything as JSON, a Markdown table beside it")
-    parser.add_argument(
-        "--compare", type=Path, metavar="FILE", help="an earlier --out: which ratios have fallen below 0.9 of what they were"
-    )
     given = parser.parse_args(words)
     if unknown := [name for name in given.phase if name not in PHASES]:
         parser.error(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
     if unknown := [name for name in given.client if name not in {client.name for client in ALTERNATIVES}]:
         parser.error(f"there is no alternative {unknown[0]!r}; there are {names}")
-    old = json.loads(given.compare.read_text()) if given.compare else None
-    if old:
-        rows_of(old)  # fails now rather than at the end
     usual = QUICK if given.quick else FULL
     chosen: dict[str, Any] = {name: getattr(given, name, None) or amount for name, amount in usual.items()}
     place = Place(given.folder.absolute(), given.peers.absolute())  # clients run elsewhere
@@ -87,20 +81,7 @@ def main(words: Sequence[str] | None = None) -> int:
         findings[-1].seconds = time.monotonic() - began
         print(f"{told(findings[-1])}\n", flush=True)
         _write(given, findings, machine, command)
-    fallen = _compared(old, findings) if old else []
-    return 1 if fallen or any(finding.wrong for finding in findings) else 0
-
-
-def _compared(old: dict[str, Any], findings: list[Finding]) -> list[str]:
-    """What has fallen, told; the title of a phase has its amounts."""
-    titles = {finding.title for finding in findings}
-    before, now = rows_of(old, titles), [row for finding in findings for row in finding.rows]
-    fallen, count = regressions(before, now), len(ratios(before).keys() & ratios(now).keys())
-    if not count:
-        print("nothing to compare: no phase has measured the same there")
-    else:
-        print("\n".join(f"FALLEN: {text}" for text in fallen) or f"no ratio has fallen, of {count} that both have")
-    return fallen
+    return int(any(finding.wrong for finding in findings))
 
 
 def _write(given: argparse.Namespace, findings: list[Finding], machine: dict[str, str], command: str) -> None:

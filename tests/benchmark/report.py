@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.prove.report import columns, markdown_table
 
 OURS = "ours"
-REGRESSION = 0.9
-"""A ratio that has fallen below so much of what it was."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +103,9 @@ def to_json(findings: Sequence[Finding], machine: Mapping[str, str], command: st
     return {"command": command, "machine": dict(machine), "phases": [asdict(finding) for finding in findings]}
 
 
-def rows_of(document: Mapping[str, Any], titles: Collection[str] | None = None) -> list[Row]:
-    """The rows of a file that `to_json` has made, of phases with these titles or of all. Raises KeyError, TypeError: it is another one."""
-    return [Row(**row) for phase in document["phases"] if titles is None or phase["title"] in titles for row in phase["rows"]]
-
-
-def regressions(old: Iterable[Row], new: Iterable[Row]) -> list[str]:
-    """Ratios that both have and that have fallen; machines differ, so nothing else is compared."""
-    before, now = ratios(old), ratios(new)
-    return [
-        f"{phase}: {case}: ours was {before[key]:.2f} × as good as {other}, is {ratio:.2f} × ({ratio / before[key]:.2f} of that)"
-        for key, ratio in now.items()
-        for phase, case, other in [key]
-        if key in before and ratio < REGRESSION * before[key]
-    ]
+def rows_of(document: Mapping[str, Any]) -> list[Row]:
+    """The rows of a file that `to_json` has made. Raises KeyError, TypeError: it is another one."""
+    return [Row(**row) for phase in document["phases"] for row in phase["rows"]]
 
 
 def number(value: float) -> str:

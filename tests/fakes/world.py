@@ -461,13 +461,13 @@ class FakeServer(_Port):
     def confirm_restart(self) -> None:
         """Counts nothing here."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
         await self.visit("slot", model_id)
         await self._slots.acquire(yields=yields)
         try:
             await self.world.until_answers()
             self.require_life()
-            on_sent()
+            await on_sent()
             sent = self.world.begin_load(model_id)
         except BaseException:
             self._slots.release()

@@ -1,7 +1,7 @@
 """
-The cache over the front door, when something is wrong: damage, refusals, a store that is away, a budget that is too small.
+What a load costs when the files were here before, counted at a proxy before the S3 server; also when something is wrong.
 
-Triton is the fake one, for none of this needs an inference; `tests/integration/test_the_cache_saves_bytes.py` has the rest.
+Triton is the fake one, for none of this needs an inference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.settings import Settings
-from adapter.telemetry.metrics import CACHE_EVICTIONS, CACHE_REQUESTS
+from adapter.telemetry.metrics import CACHE_EVICTIONS, CACHE_REQUESTS, REGISTRY
 from adapter.wiring import Adapter, build
 from tests.builders import load_request
 from tests.fakes.s3_proxy import Fault, S3Proxy
@@ -35,7 +35,7 @@ SIZE = 3 * PART_BYTES + 17
 TOTAL = len(MODEL) + len(CONFIG) + SIZE
 LISTED = (1, 0, 0)
 """Listings, requests for objects, bytes of objects."""
-TITLE = "what a load costs at the S3 server (tests/integration/test_the_cache_saves_bytes.py, tests/fault/test_nothing_is_pulled_twice.py)"
+TITLE = "what a load costs at the S3 server (tests/fault/test_nothing_is_pulled_twice.py)"
 Show = Callable[..., None]
 
 
@@ -116,6 +116,80 @@ def cost(show: Show, case: str, told: tuple[int, int, int]) -> tuple[int, int, i
     listings, reads, size_bytes = told
     show(TITLE, case=case, listings=listings, reads=reads, bytes=size_bytes)
     return told
+
+
+def counted(name: str, **labels: str) -> float:
+    """A metric as it is now."""
+    return REGISTRY.get_sample_value(f"triton_adapter_{name}", labels) or 0.0
+
+
+async def test_a_model_that_was_here_costs_one_listing(pod: Pod, s3: S3Server, shown: Show) -> None:
+    """Loaded again after an unload, under a second id, by the next process, after a purge."""
+    put(s3)
+    hits, saved = counted("cache_requests_total", result="hit"), counted("cache_saved_bytes_total")
+    async with pod() as sidecar:
+        assert cost(shown, "cold", await sidecar.load("a")) == (1, 3, TOTAL)
+        assert cost(shown, "again, loaded already", await sidecar.load("a")) == LISTED
+        assert cost(shown, "a second id", await sidecar.load("b")) == LISTED
+        assert len(sidecar.artifacts) == 1
+        assert sidecar.placed("a") == sidecar.placed("b")
+        await sidecar.unload("a", "b")
+        assert cost(shown, "reload after an unload", await sidecar.load("a")) == LISTED
+    async with pod() as sidecar:
+        assert cost(shown, "equal load after a restart", await sidecar.load("a")) == LISTED
+        await sidecar.unload("a")
+        assert cost(shown, "reload after a restart", await sidecar.load("a")) == LISTED
+        while (await sidecar.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
+            pass
+        assert cost(shown, "reload after a purge", await sidecar.load("a")) == LISTED
+        told = sum(counted("volume_bytes", kind=kind) for kind in ("placed", "idle", "staging", "trash"))
+        assert abs(told - sidecar.held_bytes) < 32_768
+    assert counted("cache_requests_total", result="hit") == hits + 4
+    assert counted("cache_saved_bytes_total") == saved + 4 * TOTAL
+
+
+async def test_only_what_has_changed_is_pulled(pod: Pod, s3: S3Server, shown: Show) -> None:
+    put(s3)
+    async with pod() as sidecar:
+        await sidecar.load("a")
+        s3.put(BUCKET, "m/1/model.py", MODEL + b"  # changed")
+
+        assert cost(shown, "one of three objects changed", await sidecar.load("a"))[1:] == (1, len(MODEL) + 11)
+
+        assert (sidecar.adapter.volume.repository_dir / "a/1/model.py").read_bytes() == MODEL + b"  # changed"
+
+
+async def test_who_may_list_and_not_read_gets_nothing(pod: Pod, s3: S3Server, config: Path) -> None:
+    """Another storage key, whose credentials may list the bucket."""
+    put(s3)
+    async with pod() as sidecar:
+        (config / "other").write_text((config / "s3").read_text())
+        await sidecar.load("a")
+        sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having="/m/")
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await sidecar.load("b", storage_key="other")
+        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        sidecar.proxy.heal()
+        await sidecar.load("b", storage_key="other")
+        assert len(sidecar.artifacts) == 2, "a storage key has a copy of its own"
+
+
+async def test_nobody_but_us_may_read_what_was_asked(pod: Pod, s3: S3Server, config: Path) -> None:
+    """Journal and records are ours alone, and hold no secret."""
+    put(s3)
+    own = json.loads((config / "s3").read_text())
+    async with pod() as sidecar:
+        await sidecar.load("a")
+        await sidecar.load("b", storage_params=own)
+        journal = sidecar.adapter.volume.cache_dir / "journal.jsonl"
+        files = [journal, *(entry / "meta.json" for entry in sidecar.artifacts)]
+        assert len(files) == 2
+        for file in files:
+            assert file.stat().st_mode & 0o777 == 0o600
+            assert own["secret_access_key"] not in file.read_text()
+        first = json.loads(journal.read_text().splitlines()[0])
+        assert first["format"] == 1
+        assert first["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def damage_to(entry: Path, damage: str) -> None:

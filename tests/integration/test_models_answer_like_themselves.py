@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 
-from tests.integration.conftest import BUCKET, TEXT, Put, Rig, Start
-from tests.real.adapter import AdapterProcess
+from tests.integration.conftest import TEXT, Put, Rig, Start
 from tests.real.mesh import Mesh
 from tests.real.models import count_text, digits_classifier, text_statistics
-from tests.real.s3 import S3Server
 
 COMPLETES_CONFIGS = True
 
@@ -54,23 +50,6 @@ def test_two_models_of_one_path_live_side_by_side(mesh: Mesh, put: Put) -> None:
 
     assert mesh.index() == {"two": "READY"}
     assert (mesh.infer("two", {"TEXT": np.array(["x"], dtype=np.object_)})["COUNTS"] == [[1, 1]]).all()
-
-
-@pytest.mark.long
-def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3: S3Server, rig: Rig) -> None:
-    """More than two pages of a listing, some objects empty; `m-2/` sorts before `m/`."""
-    files = dict(text_statistics()) | {f"1/data/{n % 50:02}/{n:04}.bin": b"" if n % 100 == 0 else b"%d" % n for n in range(2498)}
-    s3.put_folder(BUCKET, "many/m", files)
-    s3.put_folder(BUCKET, "many/m-2", {f"stranger-{n}": b"x" for n in range(150)})
-
-    mesh.load("many", "python", "many/m")
-    placed = rig.repository / "many"
-    found = {path.relative_to(placed).as_posix() for path in placed.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-
-    assert found == set(files)
-    assert len(found) == 2500
-    assert (placed / "1/data/00/0100.bin").stat().st_size == 0
-    assert (placed / "1/data/01/0101.bin").read_bytes() == b"101"
 
 
 def test_replaced_content_is_served_after_the_next_load(mesh: Mesh, put: Put) -> None:
@@ -117,28 +96,6 @@ def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, r
     for path in sorted((rig.volume / "helped").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (rig.volume / "helped").rmdir()
-
-
-def test_s3_over_https_with_a_private_authority(rig: Rig, tmp_path: Path) -> None:
-    """The authority's certificate lies in the secret; without it the store is not trusted, and the text says so."""
-    (tmp_path / "config").mkdir()
-    with S3Server(tmp_path / "s3", tls=True) as s3:
-        s3.put_folder("private", "texts", dict(text_statistics()))
-        config = s3.storage_config("private")
-        (tmp_path / "config/s3").write_text(json.dumps(config))
-        (tmp_path / "config/untrusted").write_text(json.dumps(config | {"certificate": ""}))
-        with (
-            AdapterProcess(volume=rig.volume, storage_config=tmp_path / "config", triton_target=rig.triton_target, env={}) as adapter,
-            Mesh(adapter.channel_target, rig.triton_target) as mesh,
-        ):
-            mesh.start()
-            mesh.load("private", "python", "texts")
-            assert (mesh.infer("private", TEXT)["COUNTS"] == [[3, 2]]).all()
-            with pytest.raises(grpc.RpcError) as refused:
-                mesh.load("untrusted", "python", "texts", storage_key="untrusted")
-            mesh.unload("private")
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert "certificate" in refused.value.details()
 
 
 def test_many_callers_at_once_get_their_models(mesh: Mesh, put: Put, rig: Rig) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -32,11 +31,10 @@ from tests.real.triton import Triton
 
 DIGITS, TEXTS = "digits__isvc-3f2a9c", "texts__isvc-81b07d"
 STEP_WIDTH, WHAT_WIDTH = 12, 68
-TICK_SECONDS = 0.5
 
 
 class Table:
-    """Steps as they happen: one line each, with a clock while it runs on a terminal."""
+    """Steps as they happen, a line each."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -48,33 +46,21 @@ class Table:
         """Fill the list with what happened; an exception becomes a failed line and goes on."""
         what: list[str] = []
         started = time.perf_counter()
-        done = threading.Event()
-        clock = threading.Thread(target=self._tick, args=(name, started, done), daemon=True)
-        clock.start()
         try:
             yield what
         except BaseException:
-            done.set()
-            clock.join()
-            self._line(name, "FAILED", time.perf_counter() - started)
+            what = ["FAILED"]
             raise
-        done.set()
-        clock.join()
-        for number, line in enumerate(what or ["done"]):
-            self._line(name if number == 0 else "", line, time.perf_counter() - started if number == 0 else None)
+        finally:
+            first, *others = what or ["done"]
+            print(f"{name:{STEP_WIDTH}}{first:{WHAT_WIDTH}}{time.perf_counter() - started:8.2f}", flush=True)
+            for line in others:
+                print(f"{'':{STEP_WIDTH}}{line}", flush=True)
 
     def check(self, what: list[str], claim: str, holds: bool) -> None:
         """Note a claim that was just tested."""
         what.append(f"{'✓' if holds else '✗'} {claim}")
         self.failures += not holds
-
-    def _tick(self, name: str, started: float, done: threading.Event) -> None:
-        while not done.wait(TICK_SECONDS):
-            if sys.stdout.isatty():
-                print(f"{name:{STEP_WIDTH}}{'…':{WHAT_WIDTH}}{time.perf_counter() - started:8.1f}", end="\r", flush=True)
-
-    def _line(self, name: str, what: str, seconds: float | None) -> None:
-        print(f"{name:{STEP_WIDTH}}{what:{WHAT_WIDTH}}{'' if seconds is None else f'{seconds:8.2f}'}", flush=True)
 
 
 def main() -> int:

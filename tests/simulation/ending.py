@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from adapter.lifecycle.audit import AUDIT
-from adapter.lifecycle.reconciler import WATCH
+from adapter.lifecycle.reconciler import RECONCILER, Step
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASKS
@@ -20,7 +19,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.waiting import until, within
 from tests.simulation.world import World
 
-BACKGROUND = (WATCH, AUDIT, *ROOT_TASKS)
+BACKGROUND = (RECONCILER, Step.COMPARE.name, *ROOT_TASKS)
 
 
 class Ending:

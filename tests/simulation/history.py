@@ -26,7 +26,7 @@ from tests.simulation.store import UnforeseenError
 from tests.simulation.virtual import virtual
 from tests.simulation.world import World
 
-DEFECTS = ("operation.crashed", "takeover.crashed", "inventory.crashed")
+DEFECTS = ("operation.crashed", "reconciler.crashed")
 """What the adapter logs when something happens that nobody foresaw."""
 DRAIN_SECONDS = 25
 

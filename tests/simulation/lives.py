@@ -13,7 +13,7 @@ from adapter.errors import (
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.registry import Model as Known
 from adapter.lifecycle.states import IllegalMoveError, State
-from adapter.model import PROBE, ModelSpec
+from adapter.model import PROBE
 from adapter.volume.volume import Volume
 from tests.simulation.adapter_life import Adapter, assembled, begin
 from tests.simulation.client import Client
@@ -106,20 +106,21 @@ class Lives:
             if state is State.ABSENT and adapter is self._world.adapter:
                 self._world.owned.discard(model.model_id)
 
-        def watched_begin(kind: Any, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
+        def watched_begin(kind: Any, model_id: str, *given: Any, is_background: bool = False, **more: Any) -> Operation:
             if kind != "unload" and "shutting down" in (adapter.lifecycle.readiness() or ""):
                 self._world.problem(f"{model_id}: a {kind} was begun while draining")
             if kind == "restore":
-                restores = sum(other.kind == "restore" and not other.is_ending for other in registry.operations())
+                self._world.meet("restore")
+            if kind == "restore" and is_background:
+                restores = sum(of.kind == "restore" and of.is_background and not of.is_ending for of in registry.operations())
                 if restores >= self._world.setup.capacity.max_loading:
                     self._world.problem(f"{model_id}: {restores} restores at once")
-                self._world.meet("restore")
             if registry.operation_on(model_id) is not None:
                 self._world.problem(f"{model_id}: a {kind} begins beside {registry.operation_on(model_id)}")
             self._world.begun[model_id].append(self._loop.time())
             self._world.say(f"{kind} {model_id} begins")
             KIND.set(kind)
-            return start(kind, model_id, spec, deadline)
+            return start(kind, model_id, *given, is_background=is_background, **more)
 
         self._make_fail(adapter)
         registry.move = watched_move  # type: ignore[method-assign] # a spy on the one place where all transitions pass

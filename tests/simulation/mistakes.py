@@ -13,10 +13,11 @@ from msgspec import structs
 
 from adapter.journal import Journal
 from adapter.lifecycle import fetching
+from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.reconciler import Reconciler
+from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import Crashes, ModelSpec, Record
@@ -42,7 +43,7 @@ def _slot_kept_on_cancel() -> Any:
         try:
             await turn(self, model_id, yields=yields)
         except asyncio.CancelledError:
-            self._tickets.insert(0, (False, -1, ""))
+            self._tickets.insert(0, (False, ""))
             raise
 
     return mock.patch.object(Loads, "_turn", kept)
@@ -62,7 +63,7 @@ def _place_of_a_left_load_kept() -> Any:
 
 def _left_load_keeps_its_slot() -> Any:
     """A load that nobody waits for any more counts as one with a caller."""
-    return mock.patch.object(Loads, "_left_and_held", lambda self: ([], list(self._loads.values())))
+    return mock.patch.object(Loads, "_held", lambda self, **_: list(self._loads.values()))
 
 
 def _unload_answered_early() -> Any:
@@ -137,12 +138,12 @@ def _restore_asks_the_store() -> Any:
 
 def _too_many_restores() -> Any:
     """All lost models are restored at once."""
-    begin = Reconciler.__init__
+    begin = Background.__init__
 
-    def made(self: Reconciler, *parts: Any, **options: Any) -> None:
-        begin(self, *parts, **{**options, "at_once": 100})
+    def made(self: Background, registry: Registry, worker: Worker, _at_once: int) -> None:
+        begin(self, registry, worker, 100)
 
-    return mock.patch.object(Reconciler, "__init__", made)
+    return mock.patch.object(Background, "__init__", made)
 
 
 def _other_spec_joined() -> Any:
@@ -167,7 +168,7 @@ def _two_operations() -> Any:
     """A load does not look whether something is under way."""
 
     async def claimed(self: RuntimeLifecycle, spec: Any, *, is_new: bool) -> Operation:
-        await self._takeover.passed()
+        await self._reconciler.passed()
         return self._worker.load(spec)
 
     return mock.patch.object(RuntimeLifecycle, "_claimed", claimed)
@@ -177,8 +178,8 @@ def _purge_forgets_one() -> Any:
     """A purge passes over one model."""
     held = Unloads._held
 
-    async def fewer(self: Unloads, *sets: set[str]) -> set[str]:
-        return set(sorted(await held(self, *sets))[1:])
+    async def fewer(self: Unloads) -> set[str]:
+        return set(sorted(await held(self))[1:])
 
     return mock.patch.object(Unloads, "_held", fewer)
 

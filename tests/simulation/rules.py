@@ -33,7 +33,7 @@ class Rules:
         if (
             self._world.adapter is None
             or self._world.hub.current is not None
-            or self._world.adapter.lifecycle._takeover.obstacle is not None
+            or self._world.adapter.lifecycle._reconciler.obstacle is not None
         ):
             return  # what an earlier process has left is counted when it was found, and nobody may load before that
         found, space = self._bytes(), self._world.adapter.space

@@ -58,35 +58,3 @@ def test_blocks_are_written_and_the_rest_is_kept(documents: Path) -> None:
     assert "`adapter.topModel`" in texts["deploy/docs/models.md"]
     assert "`ADAPTER_PORT`" in texts["deploy/docs/settings.md"]
     assert "`INVALID_ARGUMENT`" in texts["deploy/docs/calls.md"] and "`triton_adapter_models`" in texts["deploy/docs/calls.md"]
-
-
-def test_the_file_that_is_not_current_is_named(documents: Path) -> None:
-    generate(documents)
-    path = documents / "deploy/docs/settings.md"
-    path.write_text(path.read_text().replace("ADAPTER_PORT", "ADAPTER_POT"))
-
-    result = generate(documents, "--check")
-
-    assert result.returncode == 1
-    assert "deploy/docs/settings.md" in result.stderr and "scripts/fix" in result.stderr
-    assert "README.md" not in result.stderr
-
-
-@pytest.mark.parametrize("block", ["weather", "settings", "states"])
-def test_a_block_that_is_unknown_or_elsewhere_or_there_twice_is_named(documents: Path, block: str) -> None:
-    readme = documents / "README.md"
-    readme.write_text(readme.read_text() + f"<!-- generated: {block} -->\n<!-- end -->\n")
-
-    result = generate(documents)
-
-    assert result.returncode == 1
-    assert f"README.md must have exactly the blocks states; it has {', '.join(sorted(['states', block]))}" in result.stderr
-
-
-def test_a_block_that_is_missing_is_named(documents: Path) -> None:
-    (documents / "README.md").write_text("# Title\n")
-
-    result = generate(documents)
-
-    assert result.returncode == 1
-    assert "README.md must have exactly the blocks states; it has no block" in result.stderr

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adapter.inference import DATATYPES, TensorInfo
+from adapter.inference import DATATYPES
+from adapter.stubs import service_pb2
 from adapter.verbs import load
 from tests.benchmark.ours import storage_config
 from tests.benchmark.rig import BenchServer, Network, Place
@@ -127,36 +128,39 @@ def test_an_adapter_that_cannot_be_asked(pod: Pod) -> None:
         assert said in done.stderr
 
 
+Info = service_pb2.ModelMetadataResponse.TensorMetadata
+
+
 @pytest.mark.parametrize("datatype", DTYPES)
 def test_numbers_are_those_of_numpy(datatype: str) -> None:
     expected = np.array([1, 0, 1], dtype=DTYPES[datatype])
 
-    made = load.tensor_of(TensorInfo(name="x", datatype=datatype, shape=[-1]), ["1", "0", "1"])
+    _, made = load.shape_and_data(Info(name="x", datatype=datatype, shape=[-1]), ["1", "0", "1"])
 
-    assert made.data == expected.tobytes()
-    assert load.elements_of(made.data, datatype) == expected.tolist()
+    assert made == expected.tobytes()
+    assert load.elements_of(made, datatype) == expected.tolist()
 
 
 def test_other_types() -> None:
-    texts = load.tensor_of(TensorInfo(name="x", datatype="BYTES", shape=[1, -1]), ["ä", "", "bc"])
-    halves = load.tensor_of(TensorInfo(name="x", datatype="BF16", shape=[2]), ["1.5", "-2"])
+    shape, texts = load.shape_and_data(Info(name="x", datatype="BYTES", shape=[1, -1]), ["ä", "", "bc"])
+    _, halves = load.shape_and_data(Info(name="x", datatype="BF16", shape=[2]), ["1.5", "-2"])
 
-    assert texts.data == b"\x02\0\0\0\xc3\xa4\0\0\0\0\x02\0\0\0bc"
-    assert texts.shape == [1, 3]
-    assert load.elements_of(texts.data, "BYTES") == ["ä", "", "bc"]
-    assert load.elements_of(halves.data, "BF16") == [1.5, -2.0]
+    assert texts == b"\x02\0\0\0\xc3\xa4\0\0\0\0\x02\0\0\0bc"
+    assert shape == [1, 3]
+    assert load.elements_of(texts, "BYTES") == ["ä", "", "bc"]
+    assert load.elements_of(halves, "BF16") == [1.5, -2.0]
     assert DTYPES.keys() | {"BYTES", "BF16"} == DATATYPES.keys()
 
 
 @pytest.mark.parametrize(("value", "datatype"), [("z", "FP32"), ("1.5", "INT32"), ("300", "UINT8"), ("-1", "UINT64"), ("1e9", "FP16")])
 def test_what_is_no_such_number_is_named(value: str, datatype: str) -> None:
     with pytest.raises(load.NotDoneError, match=f"^x: '{value}' is no {datatype}$"):
-        load.tensor_of(TensorInfo(name="x", datatype=datatype, shape=[-1]), [value])
+        load.shape_and_data(Info(name="x", datatype=datatype, shape=[-1]), [value])
 
 
 def test_elements_must_fill_the_shape() -> None:
     with pytest.raises(load.NotDoneError, match=r"^x has the shape \[2, -1\], which 3 values do not fill$"):
-        load.tensor_of(TensorInfo(name="x", datatype="INT8", shape=[2, -1]), ["1", "2", "3"])
+        load.shape_and_data(Info(name="x", datatype="INT8", shape=[2, -1]), ["1", "2", "3"])
 
 
 def test_the_quick_start_of_the_readme() -> None:

@@ -2,61 +2,109 @@
 One request of LMI, TGI or OpenAI's API, from the parsed body to the answer. For the front of language models, and for others that
 carry their bodies.
 
-A failure before the first token is a status; a later one is the last line of the stream.
+A failure before the first token is a status; a later one is the last line of the stream. How one model's answers look, say the settings,
+and `option.*` of its own `serving.properties`, which beat them; the file's other lines are for DJL Serving's engines. Form: Java's
+properties, without its escapes: no option needs one.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from adapter.errors import AdapterError
-from adapter.fronts.answers import HttpError, Stream, event, json_answer
-from adapter.fronts.llm.chats import Chats
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.generating import Asked, all_of, generation, texts
+from adapter.errors import AdapterError, InvalidModel
+from adapter.fronts.answers import NO_SPACE, HttpError, Stream, event, json_answer
+from adapter.fronts.asking import place_of
+from adapter.fronts.edge import Request
+from adapter.fronts.llm.chats import Chats, FileOf
+from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, texts
 from adapter.fronts.llm.openai import OpenAi, is_openai
-from adapter.fronts.llm.options import Options, Properties, options_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadPayload, is_text, wishes_of
-from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Schema, Tgi, Told
+from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, Told
+from adapter.model import OPTIONS_FILE
 from adapter.serving import KnownModel
-from adapter.settings.fronts import LlmSettings
+from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
+
+MOST_BYTES = 64 * 1024
+_PAIR = re.compile(r"([^:=\s]+)\s*[:=]?\s*(.*)")
+_CONTINUED = re.compile(r"\\(?:\r\n|\n|\r)\s*")
+_FLAG = {"true": True, "false": False}
+_OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "option.tgi_compat": ("is_tgi_compatible", _FLAG),
+    "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
+    "option.enable_streaming": ("is_streaming", _FLAG),
+    "option.rolling_batch": ("rolling_batch", {word: word for word in ROLLING_BATCHES}),
+    "option.text_output": ("text", {word: word for word in ("auto", "delta", "cumulative")}),
+}
+"""Name → field of `Options`, and its values by their words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(LlmSettings):
+    """Of one model: the settings, and what its own file says instead."""
+
+    text: str = "auto"
+    """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether every request has the schema of dynamic batches."""
+        return self.rolling_batch == "disable"
+
+    @property
+    def has_stream_format(self) -> bool:
+        """Whether a form of streams is chosen: then what does not say so is one."""
+        return self.output_formatter in ("jsonlines", "sse")
+
+
+def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
+    """
+    The options of a model that has this file, or none.
+
+    Raises:
+        InvalidModel: an option has a value that it cannot have.
+    """
+    changes: dict[str, Any] = {}
+    for name, value in read(properties.decode("utf-8", "replace") if properties else ""):
+        if name not in _OPTIONS:
+            continue
+        field, choices = _OPTIONS[name]
+        if value.lower() not in choices:
+            raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
+        changes[field] = choices[value.lower()]
+    return Options(**{**vars(settings), **changes})
+
+
+def read(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values of a properties file, in order, without comments."""
+    for line in (line.strip() for line in re.split(r"[\r\n]+", _CONTINUED.sub("", text))):
+        if line[:1] not in ("#", "!") and (found := _PAIR.fullmatch(line)):
+            yield found[1], found[2]
+
 
 Body = Callable[[], Awaitable[Any]]
 Noted = Callable[[HttpError | AdapterError], Told]
 
 
-class Shape(Enum):
-    """Which answer a path has."""
-
-    BY_OPTIONS = "by_options"
-    """LMI, or TGI where the model's options say so; OpenAI's, where the body is one of its."""
-    TGI = "tgi"
-    """A list of one, or a stream where the body asks for it."""
-    TGI_OBJECT = "tgi_object"
-    TGI_STREAM = "tgi_stream"
-    COMPLETION = "completion"
-    CHAT = "chat"
-
-
 class Answering:
-    """Answers the bodies of language models."""
+    """Answers the bodies of language models. Call `close` at the end."""
 
-    def __init__(self, settings: LlmSettings, inference: TritonInference, properties: Properties, chats: Chats) -> None:
+    def __init__(self, settings: LlmSettings, inference: TritonInference, file_of: FileOf) -> None:
         self._settings = settings
         self._inference = inference
-        self._properties = properties
-        self._chats = chats
+        self._file_of = file_of
+        self._chats = Chats(file_of)
+        self.close = self._chats.close
 
-    async def answer(self, request: web.Request, model: KnownModel, body: Body, shape: Shape = Shape.BY_OPTIONS) -> web.StreamResponse:
+    async def answer(self, request: Request, model: KnownModel, body: Body, fixed: Lmi | None = None) -> web.StreamResponse:
         """
         The answer for a model that serves; also of a request that is wrong or fails.
 
@@ -64,10 +112,10 @@ class Answering:
             request: where the answer goes.
             model: which is asked.
             body: reads and parses the body; may raise HttpError.
-            shape: what the path stands for.
+            fixed: the schema that the path stands for; None: the model's options and the body say it.
         """
         started = time.monotonic()
-        schema = _schema_of(shape, model)
+        is_open, schema = fixed is None, fixed or Lmi()
         value: Any = None
 
         def noted(error: HttpError | AdapterError) -> Told:
@@ -76,24 +124,34 @@ class Answering:
             return failure
 
         try:
-            options = options_of(self._settings, await self._properties(model))
-            if shape is Shape.BY_OPTIONS:
-                schema = Dynamic() if options.is_dynamic else Tgi() if options.is_tgi_compatible else schema
+            own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
+            if is_open:
+                schema = (
+                    Dynamic()
+                    if own.is_dynamic
+                    else Tgi(full=NO_SPACE if request.front == "sagemaker" else OVERLOADED)
+                    if own.is_tgi_compatible
+                    else schema
+                )
             value = await body()
-            if shape is Shape.BY_OPTIONS and is_openai(value):
-                shape = Shape.CHAT if "messages" in value else Shape.COMPLETION
-                schema = _schema_of(shape, model)
-            elif isinstance(value, dict) and isinstance(value.get("inputs"), list) and not schema.is_tgi:
+            if is_open and is_openai(value):
+                is_open, schema = False, OpenAi(is_chat="messages" in value)
+            elif is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
                 schema = Dynamic()
-            if isinstance(schema, OpenAi):
-                asked = await self._asked_by(schema, model, value, options)
-            else:
-                asked = _asked(value, model.model_id, options, shape, schema)
-            if asked.wishes.ignored:
-                note(ignored_parameters=list(asked.wishes.ignored))
+            wanted = schema.read(value, model.name)
+            prompts = [await self._chats.prompt(model, wanted.messages)] if wanted.messages else wanted.prompts
+            if wanted.wishes.ignored:
+                note(ignored_parameters=list(wanted.wishes.ignored))
+            asked = Asked(
+                place=place_of(model),
+                prompts=[prompt for prompt in prompts for _ in range(wanted.choices)],
+                wishes=wanted.wishes,
+                is_stream=is_open and (own.is_streaming or own.has_stream_format) if wanted.is_stream is None else wanted.is_stream,
+                is_dynamic=schema.is_dynamic,
+                text=own.text,
+            )
             if asked.is_stream:
-                is_free = shape is Shape.BY_OPTIONS and options.has_stream_format
-                is_sse = options.output_formatter == "sse" if is_free else schema.content_type == SSE
+                is_sse = own.output_formatter == "sse" if is_open and own.has_stream_format else schema.content_type == SSE
                 return await self._streamed(request, asked, schema, noted, is_sse=is_sse)
             ends = await texts(self._inference, asked)
         except (HttpError, AdapterError) as error:
@@ -102,13 +160,7 @@ class Answering:
         headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - started) * 1000))}
         return json_answer(schema.answer(ends, has_details=asked.wishes.has_details), headers=headers)
 
-    async def _asked_by(self, schema: OpenAi, model: KnownModel, value: Any, options: Options) -> Asked:
-        wanted = schema.read(value)
-        prompts = [await self._chats.prompt(model, wanted.messages)] if schema.is_chat else wanted.prompts
-        prompts = [prompt for prompt in prompts for _ in range(wanted.choices)]
-        return Asked(model=model.model_id, prompts=prompts, wishes=wanted.wishes, is_stream=wanted.is_stream, options=options)
-
-    async def _streamed(self, request: web.Request, asked: Asked, schema: Schema, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
+    async def _streamed(self, request: Request, asked: Asked, schema: Lmi, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
@@ -124,39 +176,6 @@ class Answering:
         if schema.end:
             await stream.write(schema.end)
         return stream.response
-
-
-def _schema_of(shape: Shape, model: KnownModel) -> Schema:
-    if shape in (Shape.COMPLETION, Shape.CHAT):
-        return OpenAi(model.name, is_chat=shape is Shape.CHAT)
-    return Lmi() if shape is Shape.BY_OPTIONS else Tgi(is_list=shape is not Shape.TGI_OBJECT)
-
-
-def _asked(value: Any, model_id: str, options: Options, shape: Shape, schema: Schema) -> Asked:
-    """Of a parsed body of LMI or TGI. Raises BadPayload."""
-    if not isinstance(value, dict):
-        raise BadPayload("the body must be a JSON object with inputs")
-    inputs = value.get("inputs")
-    prompts: list[Any] = inputs if isinstance(inputs, list) and schema.is_dynamic else [inputs]
-    if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
-        kind = "a text, or a list of texts," if not schema.is_tgi else "a text"
-        raise BadPayload(f"inputs must be {kind} and not empty")
-    if len(prompts) > MOST_PROMPTS:
-        raise BadPayload(f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
-    wishes = wishes_of(value.get("parameters"), is_tgi=schema.is_tgi)
-    is_stream = _is_stream(value, options, shape)
-    return Asked(model=model_id, prompts=prompts, wishes=wishes, is_stream=is_stream, is_dynamic=schema.is_dynamic, options=options)
-
-
-def _is_stream(value: Mapping[str, Any], options: Options, shape: Shape) -> bool:
-    wanted = value.get("stream")
-    if wanted is not None and not isinstance(wanted, bool):
-        raise BadPayload("stream must be true or false")
-    if shape is Shape.TGI_OBJECT or shape is Shape.TGI_STREAM:
-        return shape is Shape.TGI_STREAM
-    if wanted is None and shape is Shape.BY_OPTIONS:
-        return options.is_streaming or options.has_stream_format
-    return bool(wanted)
 
 
 def as_it_is(value: Any) -> Body:

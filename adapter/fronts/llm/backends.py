@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adapter.fronts.llm.parameters import INT64, BadParameter, BadPayload, Wishes
-from adapter.fronts.llm.tensors import MOST, Inputs, Row
-from adapter.inference import ModelInfo, Parameter, Tensor
+from adapter.fronts.llm.tensors import MOST, Inputs, Outputs, Row
+from adapter.inference import ModelInfo, Parameter, set_parameters
 
 PROMPT, TEXT = "text_input", "text_output"
 """The input and the output that every language model has."""
@@ -56,16 +56,14 @@ class Question:
     """Tokens, and why it ended."""
 
 
-Request = tuple[Sequence[Tensor], Mapping[str, Parameter]]
-"""Inputs, and parameters of the request."""
-
-
 class Profile(ABC):
     """One kind of backend."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     """Of errors."""
+    counts_in_streams: ClassVar[bool] = True
+    """Each answer of a stream tells its own number of tokens."""
     is_cumulative: ClassVar[bool] = False
     """Each answer has the text from the beginning."""
     levels: ClassVar[Mapping[str, str]] = {}
@@ -81,30 +79,45 @@ class Profile(ABC):
         """Whether its text may begin with the prompt."""
         return not takes(info, self.excludes)
 
-    def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes, question: Question) -> Request:
+    def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes, question: Question) -> Any:
         """
-        The inputs for these prompts, a row for each.
+        The ModelInferRequest for these prompts, a row for each.
 
         Raises:
             BadParameter: the backend does not have a parameter that was given.
         """
         inputs = Inputs(info, len(prompts))
         inputs.put(PROMPT, prompts, rows=True)
-        parameters = self.fill(inputs, wishes, question)
-        return inputs.tensors, parameters
+        self.fill(inputs, wishes, question)
+        return inputs.request
 
     @abstractmethod
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
-        """Put all but the prompts; gives the parameters of the request. Raises BadParameter."""
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
+        """Put all but the prompts. Raises BadParameter."""
 
-    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
+    def ask(self, inputs: Inputs, question: Question) -> None:
+        """Put what decides what the answers tell, by the names that backends have for it: the model takes some of them."""
+        inputs.put_flags(
+            stream=question.is_stream,
+            streaming=question.is_stream,
+            exclude_input_in_output=True,
+            sampling_param_exclude_input_from_output=True,
+            return_finish_reason=True,
+            return_stop_reason=True,
+            return_logprobs=question.has_details,
+            return_log_probs=question.has_details,
+            return_num_input_tokens=True,
+            return_num_output_tokens=self.counts_in_streams or not question.is_stream,
+        )
+
+    def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
         """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
         found = Row(outputs, row, rows)
         return Piece(
             text=found.text(TEXT),
             tokens=self.tokens(found),
             reason=found.word("finish_reason"),
-            stop=found.word("stop_reason") or ("" if found.bytes("stop_reason") is not None else None),
+            stop=found.word("stop_reason") or ("" if found.raw("stop_reason") is not None else None),
             prompt_tokens=found.count("num_input_tokens"),
             output_tokens=found.count("num_output_tokens"),
         )
@@ -131,7 +144,7 @@ class PlainText(Profile):
     inputs_alone = frozenset({"best_of", "num_beams", "grammar"})
     """A model that can do these says so by an input: a parameter of the request could be ignored, and nobody would see it."""
 
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
         """As `Profile`."""
         parameters: dict[str, Parameter] = {}
         for name, value in {"max_new_tokens": wishes.max_new_tokens, **all_given(wishes)}.items():
@@ -144,10 +157,10 @@ class PlainText(Profile):
                 raise BadParameter(name, f"this model takes at most {INT64}")
             else:
                 parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
+        set_parameters(inputs.request, parameters)
         inputs.put_flags(stream=question.is_stream)
-        return parameters
 
-    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
+    def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
         """As `Profile`."""
         return Piece(text=Row(outputs, row, rows).text(TEXT))
 
@@ -167,7 +180,7 @@ class Vllm(Profile):
     }  # fmt: skip
     """LMI's name → vLLM's, in `SamplingParams`."""
 
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
         """As `Profile`."""
         sampling: dict[str, Any] = {"max_tokens": wishes.max_new_tokens}
         if wishes.is_greedy:
@@ -181,20 +194,12 @@ class Vllm(Profile):
         if question.has_details:
             sampling["logprobs"] = 0  # of the token itself, and of no other
         inputs.put("sampling_parameters", [json.dumps(sampling)])
-        inputs.put_flags(
-            stream=question.is_stream,
-            exclude_input_in_output=True,
-            return_finish_reason=True,
-            return_logprobs=question.has_details,
-            return_num_input_tokens=True,
-            return_num_output_tokens=True,
-        )
-        return {}
+        self.ask(inputs, question)
 
     def tokens(self, found: Row) -> Sequence[Token] | None:
         """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
         try:
-            rows = json.loads(found.bytes("logprobs") or b"null")
+            rows = json.loads(found.raw("logprobs") or b"null")
             entries = [next(iter(row.items())) for row in rows or ()]
             return None if rows is None else [_token(int(key), entry) for key, entry in entries]
         except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
@@ -209,6 +214,7 @@ class TrtLlm(Profile):
     """
 
     name, title, excludes = "tensorrt_llm", "TensorRT-LLM", "exclude_input_in_output"
+    counts_in_streams: ClassVar[bool] = False
     levels: ClassVar[Mapping[str, str]] = {"return_log_probs": "log_probs"}
     most = "max_tokens"
     names: Mapping[str, Sequence[str]] = {
@@ -222,7 +228,7 @@ class TrtLlm(Profile):
     defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}
     """Of sampling, where they are not given: without them it would be greedy. LMI's (its schema says so), and TGI's."""
 
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
         """As `Profile`."""
         inputs.put(self.most, [wishes.max_new_tokens], parameter="max_new_tokens")
         given = all_given(wishes)
@@ -235,17 +241,6 @@ class TrtLlm(Profile):
             if name not in given and (found := inputs.first(*self.names[name])):
                 inputs.put(found, [value])
         self.ask(inputs, question)
-        return {}
-
-    def ask(self, inputs: Inputs, question: Question) -> None:
-        """Put what decides what the answers tell."""
-        inputs.put_flags(
-            stream=question.is_stream,
-            exclude_input_in_output=True,
-            return_log_probs=question.has_details,
-            return_num_input_tokens=True,
-            return_num_output_tokens=not question.is_stream,
-        )
 
     def tokens(self, found: Row) -> Sequence[Token] | None:
         """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
@@ -267,19 +262,6 @@ class LlmApi(TrtLlm):
     }
     defaults: Mapping[bool, Mapping[str, float]] = {False: {}, True: {}}
 
-    def ask(self, inputs: Inputs, question: Question) -> None:
-        """As `TrtLlm`."""
-        inputs.put_flags(
-            streaming=question.is_stream,
-            sampling_param_exclude_input_from_output=True,
-            return_finish_reason=True,
-            return_stop_reason=True,
-        )
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """As `Profile`."""
-        return None
-
 
 def profile_of(info: ModelInfo) -> Profile:
     """
@@ -288,8 +270,8 @@ def profile_of(info: ModelInfo) -> Profile:
     Raises:
         BadPayload: it takes no text, or gives none.
     """
-    if not takes(info, PROMPT) or all(entry.name != TEXT for entry in info.outputs):
-        raise BadPayload(f"the model {info.name!r} is no language model: it has no {PROMPT} and {TEXT}")
+    if not takes(info, PROMPT) or all(entry.name != TEXT for entry in info.metadata.outputs):
+        raise BadPayload(f"the model {info.metadata.name!r} is no language model: it has no {PROMPT} and {TEXT}")
     if takes(info, "sampling_parameters"):
         return Vllm()
     if takes(info, LlmApi.most):
@@ -299,7 +281,7 @@ def profile_of(info: ModelInfo) -> Profile:
 
 def takes(info: ModelInfo, name: str) -> bool:
     """Whether the model has this input."""
-    return any(entry.name == name for entry in info.inputs)
+    return any(entry.name == name for entry in info.metadata.inputs)
 
 
 def all_given(wishes: Wishes) -> dict[str, Any]:

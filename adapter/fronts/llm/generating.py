@@ -3,23 +3,142 @@ Generations under way: a request to the model, its answers as they come, tokens 
 
 A generation is begun when its first answer is there: until then a failure can still be a status. Leaving one early cancels it in the
 model. Nobody waits behind another: each generation is a call of its own.
+
+One line of a stream is one token. Where an answer holds several and their own texts do not join to its text (a character may be split
+among tokens), the last of them has all of it. Nothing is invented: what nobody told is None.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from adapter.fronts.asking import KNOWN_SECONDS, Answers, begun, informed
+from adapter.fronts.asking import Answers, Place, begun, informed, known_info
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
-from adapter.inference import InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
+
+_TAIL = 1024
+"""Characters of the last tokens, beside the longest stop sequence, in which a stop sequence is looked for."""
+_HALF = "\ufffd".encode()
+"""Stands at the end of a text whose last character is not all there yet; the next answer has another one in its place."""
+
+
+class Collector:
+    """Takes the pieces of one generation, in order, and says what is known of all of them."""
+
+    def __init__(self, prompt: str, wishes: Wishes, *, is_cumulative: bool, repeats_prompt: bool, keeps_tokens: bool) -> None:
+        self.prompt = prompt
+        self.seed = wishes.seed
+        self.tokens: list[Token] | None = [] if keeps_tokens else None
+        self.prompt_tokens: int | None = None
+        self.is_over = False
+        """The backend has said why it ended, or that this was its last answer."""
+        self._wishes = wishes
+        self._is_cumulative = is_cumulative
+        self._prefix = prompt.encode() if repeats_prompt else b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._seen = b""
+        self._texts: list[str] = []
+        self._tail = ""
+        self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
+        self._last_id: int | None = None
+        self._counted: int | None = None
+        """Tokens of the answers that tell."""
+        self._is_uncounted = False
+        """An answer with a text did not tell."""
+        self._reason: str | None = None
+        self._stop: str | None = None
+
+    def take(self, piece: Piece, *, is_final: bool) -> Sequence[Token]:
+        """The tokens of one answer; their texts are what the caller is to see."""
+        self.is_over = is_final or piece.reason is not None
+        text = self._decoder.decode(self._delta(piece.text), self.is_over)
+        tokens = _with_texts(piece.tokens, text)
+        count = piece.output_tokens if piece.output_tokens is not None else None if piece.tokens is None else len(piece.tokens)
+        if count is not None:
+            self._counted = (self._counted or 0) + count
+        elif text:
+            self._is_uncounted = True
+        self._reason = piece.reason or self._reason
+        self._stop = piece.stop if piece.stop is not None else self._stop
+        self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
+        for token in piece.tokens or ():
+            self._tail = (self._tail + (token.text or ""))[-self._tail_length :]
+            self._last_id = token.id
+        self._texts.append(text)
+        if self.tokens is not None:
+            self.tokens += tokens
+        return tokens
+
+    @property
+    def text(self) -> str:
+        """With the prompt before it, where that was asked for."""
+        return (self.prompt if self._wishes.has_prompt_in_text else "") + "".join(self._texts)
+
+    @property
+    def generated_tokens(self) -> int | None:
+        """Their number; None: nobody told."""
+        return None if self._is_uncounted else self._counted
+
+    def _delta(self, text: bytes) -> bytes:
+        if not self._is_cumulative:
+            prefix = b"" if self._seen else self._prefix
+            self._seen = self._seen or text
+            return text.removeprefix(prefix)
+        text = text.removeprefix(self._prefix)
+        while not self.is_over and text.endswith(_HALF):
+            text = text.removesuffix(_HALF)
+        delta = text.removeprefix(self._seen)
+        self._seen = text if text.startswith(self._seen) else self._seen + text
+        return delta
+
+    @property
+    def finish_reason(self) -> str | None:
+        """
+        `length`, `eos_token`, `stop_sequence`; None: nobody told. It is the backend's word; without one the count may say it.
+
+        A count that equals the limit is that; one below it is the end-of-sequence token, where nothing else was asked to stop it.
+        """
+        if self._reason == "length":
+            return "length"
+        if self._reason == "stop":
+            return self._why_stopped()
+        if self._reason is not None or self.generated_tokens is None:
+            return None
+        if self.generated_tokens >= self._wishes.max_new_tokens:
+            return "length"
+        return None if self._has_stops else "eos_token"
+
+    @property
+    def _has_stops(self) -> bool:
+        return bool(self._wishes.stops or self._wishes.given.get("stop_token_ids"))
+
+    def _why_stopped(self) -> str | None:
+        """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its last tokens show it."""
+        if self._stop is not None:
+            return "stop_sequence" if self._stop else "eos_token"
+        if not self._has_stops:
+            return "eos_token"
+        if self._last_id is None:
+            return None
+        stop_ids = self._wishes.given.get("stop_token_ids") or ()
+        is_met = any(stop in self._tail for stop in self._wishes.stops)
+        return "stop_sequence" if is_met or (isinstance(stop_ids, Sequence) and self._last_id in stop_ids) else "eos_token"
+
+
+def _with_texts(tokens: Sequence[Token] | None, text: str) -> Sequence[Token]:
+    if not tokens:
+        return [Token(None, text, None)] if text else []
+    if "".join(token.text or "" for token in tokens) == text and all(token.text is not None for token in tokens):
+        return tokens
+    return [replace(token, text="") for token in tokens[:-1]] + [replace(tokens[-1], text=text)]
+
 
 T = TypeVar("T")
 Lines = AsyncGenerator[tuple[Token, Collector | None], None]
@@ -32,15 +151,15 @@ AT_ONCE = 8
 class Asked:
     """What one HTTP request asks of one model."""
 
-    model: str
-    """Triton's name of it."""
+    place: Place
     prompts: Sequence[str]
     wishes: Wishes
     is_stream: bool
     """The caller wants tokens as they come."""
     is_dynamic: bool = False
     """Of the text alone, nothing else is wanted."""
-    options: Options
+    text: str = "auto"
+    """What an answer holds: `delta`, `cumulative`, or whichever the backend is known for."""
 
     def question(self, info: ModelInfo) -> Question:
         """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
@@ -56,7 +175,8 @@ class Generation:
     profile: Profile
     collectors: Sequence[Collector]
     answers: Answers
-    first: InferResponse | None
+    first: Any
+    """None: there is none."""
 
     async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
         """The tokens of each row, answer by answer. Raises InferenceFailed."""
@@ -96,15 +216,16 @@ class Generation:
             pass
         return self.collectors
 
-    def _taken(self, answer: InferResponse) -> Sequence[Sequence[Token]]:
-        outputs, rows = {tensor.name: tensor for tensor in answer.outputs}, len(self.collectors)
+    def _taken(self, answer: Any) -> Sequence[Sequence[Token]]:
+        pairs, rows = zip(answer.outputs, answer.raw_output_contents, strict=True), len(self.collectors)
+        outputs = {output.name: (output.datatype, data) for output, data in pairs}
         found: list[Sequence[Token]] = []
         for row, collector in enumerate(self.collectors):
             if collector.is_over:
                 found.append(())
                 continue
-            piece = self.profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
-            found.append(collector.take(piece, is_final=answer.is_final))
+            piece = self.profile.piece(outputs, row, rows) if outputs else Piece(text=b"")
+            found.append(collector.take(piece, is_final=is_final(answer)))
         return found
 
 
@@ -124,7 +245,7 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
         answers = inference.stream(request) if info.is_decoupled else _whole(inference, request)
         return Generation(profile, collectors, *await begun(answers))
 
-    found = await informed(inference, asked.model, "", asked_by)
+    found = await informed(inference, asked.place, asked_by)
     async with aclosing(found.answers):
         yield found
 
@@ -138,8 +259,8 @@ async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]
     Raises:
         BadPayload, InferenceFailed: as `generation`.
     """
-    info = await inference.model_info(asked.model, max_age_seconds=KNOWN_SECONDS)
-    most = info.max_batch_size if info.max_batch_size and not info.is_decoupled else 1
+    info = await known_info(inference, asked.place)
+    most = max(info.config.max_batch_size, 1) if not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 
     async def ends(prompts: Sequence[str]) -> Sequence[Collector]:
@@ -179,26 +300,27 @@ async def merged(sources: Sequence[Lines]) -> AsyncGenerator[tuple[int, Token, C
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[InferRequest, Sequence[Collector]]:
+def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[Any, Sequence[Collector]]:
     """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
-    question, wishes, options = asked.question(info), asked.wishes, asked.options
+    question, wishes = asked.question(info), asked.wishes
     level = profile.level(info)
     try:
-        inputs, parameters = profile.request(info, prompts, wishes, question)
+        request = profile.request(info, prompts, wishes, question)
     except BadParameter as bad:
         raise bad.called(wishes.names) from bad
     collectors = [
         Collector(
             prompt,
             wishes,
-            is_cumulative=profile.is_cumulative if options.text == "auto" else options.text == "cumulative",
+            is_cumulative=profile.is_cumulative if asked.text == "auto" else asked.text == "cumulative",
             repeats_prompt=profile.repeats_prompt(info),
             keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or level != "text"),
         )
         for prompt in prompts
     ]
-    return InferRequest(model=asked.model, inputs=inputs, parameters=parameters), collectors
+    request.model_name = asked.place.model
+    return request, collectors
 
 
-async def _whole(inference: TritonInference, request: InferRequest) -> Answers:
+async def _whole(inference: TritonInference, request: Any) -> Answers:
     yield await inference.infer(request)

@@ -11,16 +11,16 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.generating import AT_ONCE, Lines, merged
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
-from adapter.fronts.llm.schemas import SSE, Schema, Told, Values
+from adapter.fronts.llm.schemas import SSE, Lmi, Told, Values, Wanted
+from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
 """`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which is not known here."""
@@ -42,22 +42,6 @@ _OTHERS = frozenset({
     "parallel_tool_calls", "service_tier", "safety_identifier", "prompt_cache_key",
 })  # fmt: skip
 _TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a body asks for, but for the prompts of a chat, which its template makes."""
-
-    prompts: Sequence[str]
-    """Of completions."""
-    messages: Sequence[Mapping[str, Any]]
-    """Of a chat."""
-    choices: int
-    """For each prompt."""
-    is_stream: bool
-    has_usage: bool
-    """A stream has it in its last piece."""
-    wishes: Wishes
 
 
 def is_openai(value: Any) -> bool:
@@ -160,37 +144,41 @@ def _flag(given: Mapping[str, Any], field: str) -> bool:
     return value
 
 
-class OpenAi(Schema):
+class OpenAi(Lmi):
     """Completions, or chat completions: the answers to one request. `read` comes before all but its failures."""
 
     content_type: ClassVar[str] = SSE
     end: ClassVar[bytes] = b"data: [DONE]\n\n"
     bad = bad_model = 400
+    failures: ClassVar[Mapping[Failure, int]] = {}
     _wanted: Wanted
 
-    def __init__(self, model: str, *, is_chat: bool) -> None:
+    def __init__(self, *, is_chat: bool) -> None:
         self.is_chat = is_chat
         self._kind = "chat.completion" if is_chat else "text_completion"
-        self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+        self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time())}
 
-    def read(self, value: Any) -> Wanted:
+    def read(self, value: Any, model: str) -> Wanted:
         """As `wanted_of`."""
+        self._same["model"] = model
         self._wanted = wanted_of(value, is_chat=self.is_chat)
         return self._wanted
 
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
-        """As `Schema`: a choice each, those of one prompt beside each other."""
-        choices: list[Mapping[str, Any]] = []
-        for index, end in enumerate(ends):
-            said: dict[str, Any] = {"text": end.text}
-            if self.is_chat:
-                said = {"message": {"role": "assistant", "content": end.text, "refusal": None}}
-            log_probs = self._log_probs(end.tokens or ()) if has_details else None
-            choices.append({"index": index, **said, "logprobs": log_probs, "finish_reason": _reason(end)})
+        """As `Lmi`: a choice each, those of one prompt beside each other."""
+        choices = [
+            {
+                "index": index,
+                **({"message": {"role": "assistant", "content": end.text, "refusal": None}} if self.is_chat else {"text": end.text}),
+                "logprobs": self._log_probs(end.tokens or ()) if has_details else None,
+                "finish_reason": _reason(end),
+            }
+            for index, end in enumerate(ends)
+        ]
         return {**self._same, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
-        """As `Schema`: pieces of choices, each as soon as it is there."""
+        """As `Lmi`: pieces of choices, each as soon as it is there."""
         ends: list[Collector | None] = [None] * len(lines)
         for index in range(len(lines)):
             if self.is_chat:
@@ -210,12 +198,12 @@ class OpenAi(Schema):
             yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
 
     def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
-        """As `Schema`; the text names a field as its caller does."""
+        """As `Lmi`; the text names a field as its caller does."""
         found = super().told(error, names, said)
         return replace(found, text=f"{error.name}: {error.words}", field=error.name) if isinstance(error, BadParameter) else found
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Schema`."""
+        """As `Lmi`."""
         return error_body(failure.status, failure.text, failure.field)
 
     broken = failed

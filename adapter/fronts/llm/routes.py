@@ -7,22 +7,23 @@ A path that names no model is for LMI_MODEL, or for the only model that serves.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
-from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
-from adapter.fronts.bodies import parsed, read_by
-from adapter.fronts.edge import Front, Route, name_in
-from adapter.fronts.llm.answering import Answering, Shape, as_it_is
+from adapter.fronts.asking import known_info, obstacle_of, place_of
+from adapter.fronts.bodies import parsed
+from adapter.fronts.edge import Front, Handler, Request, Route
+from adapter.fronts.llm.answering import Answering, as_it_is
 from adapter.fronts.llm.backends import profile_of
-from adapter.fronts.llm.openai import error_body
+from adapter.fronts.llm.openai import OpenAi, error_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES, is_text
-from adapter.fronts.llm.schemas import tgi_body
+from adapter.fronts.llm.schemas import Lmi, Tgi, tgi_body
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
@@ -31,6 +32,10 @@ from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 NOT_FOUND = "Model not found: "
+_INFO: Mapping[str, Any] = {
+    **dict.fromkeys(("model_id", "model_sha", "model_dtype", "model_device_type")), "model_pipeline_tag": "text-generation",
+    "max_best_of": 1, "max_stop_sequences": MOST_ENTRIES, "max_client_batch_size": 1, "router": "modelmesh-triton-adapter",
+}  # fmt: skip
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
 
 
@@ -42,19 +47,19 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         Route("GET", "/ping", handlers.health, "health"),
         Route("GET", "/info", handlers.info, "metadata"),
         Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
-        Route("POST", "/invocations", handlers.default(Shape.BY_OPTIONS), "inference"),
-        Route("POST", "/", handlers.default(Shape.TGI), "inference"),
-        Route("POST", "/generate", handlers.default(Shape.TGI_OBJECT), "inference"),
-        Route("POST", "/generate_stream", handlers.default(Shape.TGI_STREAM), "inference"),
-        Route("POST", "/v1/completions", handlers.openai(Shape.COMPLETION), "inference"),
-        Route("POST", "/v1/chat/completions", handlers.openai(Shape.CHAT), "inference"),
+        Route("POST", "/invocations", handlers.default(None), "inference"),
+        Route("POST", "/", handlers.default(Tgi()), "inference"),
+        Route("POST", "/generate", handlers.default(Tgi(is_list=False, is_stream=False)), "inference"),
+        Route("POST", "/generate_stream", handlers.default(Tgi(is_stream=True)), "inference"),
+        Route("POST", "/v1/completions", partial(handlers.openai, is_chat=False), "inference"),
+        Route("POST", "/v1/chat/completions", partial(handlers.openai, is_chat=True), "inference"),
         Route("GET", "/v1/models", handlers.listing, "metadata"),
         Route("GET", "/v1/models/{name}", handlers.listed, "metadata"),
     ]
     return Front(name="lmi", routes=routes, fails=_fails)
 
 
-def target_of(request: web.Request) -> str | None:
+def target_of(request: Request) -> str | None:
     """The model that Target-Model names; None: the header is not there. Raises InvalidRequest: it is no UTF-8."""
     target = request.headers.get(TARGET)
     if target is not None and not is_utf8(target):
@@ -62,7 +67,7 @@ def target_of(request: web.Request) -> str | None:
     return target
 
 
-def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
+def _fails(request: Request, status: int, text: str) -> web.Response:
     if request.path.startswith("/v1/"):
         about = ("model", "model_not_found") if text.startswith(NOT_FOUND) else ()
         return json_answer(error_body(status, text, *about), status)
@@ -77,7 +82,7 @@ class _Handlers:
     inference: TritonInference
     answering: Answering
 
-    async def health(self, _request: web.Request) -> web.Response:
+    async def health(self, _request: Request) -> web.Response:
         obstacle = await obstacle_of(self.models, self.inference)
         if obstacle is None and self.named is not None:
             model = await self._find(self.named)
@@ -86,59 +91,42 @@ class _Handlers:
             return web.Response(status=200)
         return json_answer({"error": obstacle, "error_type": "healthcheck"}, UNAVAILABLE)
 
-    async def info(self, _request: web.Request) -> web.Response:
+    async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await self.inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
+        info = await known_info(self.inference, place_of(model))
         profile = profile_of(info)
-        return json_answer(
-            {
-                "model_id": model.name,
-                "model_sha": None,
-                "model_dtype": None,
-                "model_device_type": None,
-                "model_pipeline_tag": "text-generation",
-                "max_best_of": 1,
-                "max_stop_sequences": MOST_ENTRIES,
-                "max_client_batch_size": 1,
-                "router": "modelmesh-triton-adapter",
-                "backend": profile.name,
-                "token_details": profile.level(info),
-            }
-        )
+        known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
+        return json_answer({**_INFO, **known})
 
-    async def prediction(self, request: web.Request) -> web.StreamResponse:
+    async def prediction(self, request: Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self.answering.answer(request, await self._serving(name_in(request)), partial(read_by, request, parsed))
+        return await self.answering.answer(request, await self._serving(request.name), partial(request.read_by, parsed))
 
-    async def listing(self, _request: web.Request) -> web.Response:
+    async def listing(self, _request: Request) -> web.Response:
         """GET /v1/models."""
         data = [_model(model.name) for model in self.models.known() if model.is_serving]
         return json_answer({"object": "list", "data": data})
 
-    async def listed(self, request: web.Request) -> web.Response:
+    async def listed(self, request: Request) -> web.Response:
         """GET /v1/models/{name}."""
-        return json_answer(_model((await self._serving(name_in(request))).name))
+        return json_answer(_model((await self._serving(request.name)).name))
 
-    def openai(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler of one of OpenAI's paths; the body names the model."""
+    async def openai(self, request: Request, *, is_chat: bool) -> web.StreamResponse:
+        """One of OpenAI's paths; the body names the model."""
+        value = await request.read_by(parsed)
+        name = value.get("model") if isinstance(value, dict) else None
+        if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
+            return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
+        return await self.answering.answer(request, await self._serving(name), as_it_is(value), OpenAi(is_chat=is_chat))
 
-        async def handler(request: web.Request) -> web.StreamResponse:
-            value = await read_by(request, parsed)
-            name = value.get("model") if isinstance(value, dict) else None
-            if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
-                return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
-            return await self.answering.answer(request, await self._serving(name), as_it_is(value), shape)
+    def default(self, schema: Lmi | None) -> Handler:
+        """The handler of a path that names no model; None: the body, or the model's options, say the schema."""
 
-        return handler
-
-    def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler of a path that names no model."""
-
-        async def handler(request: web.Request) -> web.StreamResponse:
-            target = target_of(request) if shape is Shape.BY_OPTIONS else None
+        async def handler(request: Request) -> web.StreamResponse:
+            target = target_of(request) if schema is None else None
             model = await (self._default_model() if target is None else self._serving(target))
-            return await self.answering.answer(request, model, partial(read_by, request, parsed), shape)
+            return await self.answering.answer(request, model, partial(request.read_by, parsed), schema)
 
         return handler
 

@@ -7,18 +7,15 @@ handlers Inference API Schema", also its Error Responses; TGI `router/src/lib.rs
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
-from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, status_of
+from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.collecting import Collector
-from adapter.fronts.llm.generating import Lines, all_of
-from adapter.fronts.llm.parameters import BadParameter, BadPayload
-from adapter.fronts.memory import is_out_of_memory
+from adapter.fronts.llm.generating import Collector, Lines, all_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, is_text, wishes_of
 from adapter.inference import Failure, InferenceFailed
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
@@ -45,8 +42,24 @@ class Told:
     """Of OpenAI: which one is wrong."""
 
 
-class Schema(ABC):
-    """How the answers to one request are written."""
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a body asks for."""
+
+    prompts: Sequence[str]
+    wishes: Wishes
+    is_stream: bool | None
+    """None: it does not say."""
+    messages: Sequence[Mapping[str, Any]] = ()
+    """Of a chat: the prompt is made of them."""
+    choices: int = 1
+    """For each prompt."""
+    has_usage: bool = False
+    """A stream has it in its last piece."""
+
+
+class Lmi:
+    """LMI's rolling batch: how a body is read, and how the answers to one request are written. The other schemas differ in parts."""
 
     is_tgi: ClassVar[bool] = False
     is_dynamic: ClassVar[bool] = False
@@ -59,26 +72,56 @@ class Schema(ABC):
     """Status of a wrong request."""
     bad_model: ClassVar[int] = FAILED
     """Status where the model's own files are wrong."""
-    full: ClassVar[int] = NO_SPACE
+    full: int = NO_SPACE
     """Status where memory is out."""
-    failures: ClassVar[Mapping[Failure, int]] = {}
+    failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
+    is_list = False
+    """An answer that is no stream is one of all prompts."""
 
-    @abstractmethod
-    def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
-        """The lines of a stream, out of the tokens of each prompt."""
+    def read(self, value: Any, _model: str) -> Wanted:
+        """Of a parsed body. Raises BadPayload; HttpError 400."""
+        if not isinstance(value, dict):
+            raise BadPayload("the body must be a JSON object with inputs")
+        inputs = value.get("inputs")
+        prompts: list[Any] = inputs if isinstance(inputs, list) and self.is_dynamic else [inputs]
+        if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
+            kind = "a text" if self.is_tgi else "a text, or a list of texts,"
+            raise BadPayload(f"inputs must be {kind} and not empty")
+        if len(prompts) > MOST_PROMPTS:
+            raise BadPayload(f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
+        wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
+        if not isinstance(is_stream, bool | None):
+            raise BadPayload("stream must be true or false")
+        return Wanted(prompts=prompts, wishes=wishes, is_stream=is_stream)
 
-    @abstractmethod
+    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+        """The lines of a stream, out of the tokens of each prompt; here there is one."""
+        index = 0
+        async for token, end in lines[0]:
+            index += 1
+            yield self.line(token, index, end, has_details=has_details)
+
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
         """An answer that is no stream: of all prompts."""
+        values = [self.whole(end, has_details=has_details) for end in ends]
+        return values if self.is_list else values[0]
 
-    @abstractmethod
-    def failed(self, failure: Told) -> Mapping[str, Any]:
-        """The answer to a request that failed."""
+    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
+        """One token of a stream, counted from 1; the last has the end."""
+        line: dict[str, Any] = {"token": self._token(token)}
+        if end is not None:
+            line["generated_text"] = end.text
+            if has_details:
+                line["details"] = self._details(end)
+        return line
 
-    @abstractmethod
-    def broken(self, failure: Told) -> Mapping[str, Any]:
-        """The last line of a stream whose generation failed."""
+    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
+        """The answer to one prompt."""
+        if not has_details:
+            return {"generated_text": end.text}
+        tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
+        return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
 
     def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
         """
@@ -100,43 +143,8 @@ class Schema(ABC):
                 status = self.full
         return Told(status=status, text=error.text, reason=error.reason, is_generation=isinstance(error, InferenceFailed))
 
-
-class Lmi(Schema):
-    """LMI: rolling batch."""
-
-    is_list = False
-    failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
-
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
-        """As `Schema`; there is one prompt."""
-        index = 0
-        async for token, end in lines[0]:
-            index += 1
-            yield self.line(token, index, end, has_details=has_details)
-
-    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
-        """As `Schema`."""
-        values = [self.whole(end, has_details=has_details) for end in ends]
-        return values if self.is_list else values[0]
-
-    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
-        """One token of a stream, counted from 1; the last has the end."""
-        line: dict[str, Any] = {"token": self._token(token)}
-        if end is not None:
-            line["generated_text"] = end.text
-            if has_details:
-                line["details"] = self._details(end)
-        return line
-
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
-        """The answer to one prompt."""
-        if not has_details:
-            return {"generated_text": end.text}
-        tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
-        return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
-
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Schema`."""
+        """The answer to a request that failed."""
         error = {"error": failure.text, "code": failure.status}
         if not failure.is_generation:
             return error
@@ -144,7 +152,7 @@ class Lmi(Schema):
         return {"generated_text": "", "details": details, **error}
 
     def broken(self, failure: Told) -> Mapping[str, Any]:
-        """As `Schema`. The log probability of -1 is the document's own mark of an error."""
+        """The last line of a stream whose generation failed. The log probability of -1 is the document's own mark of an error."""
         return {
             "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": failure.text},
             "generated_text": "",
@@ -180,7 +188,7 @@ class Dynamic(Lmi):
         return {"generated_text": end.text}
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Schema`."""
+        """As `Lmi`."""
         return {"error": failure.text, "code": failure.status, "message": "invoke handler failure"}
 
     broken = failed
@@ -192,7 +200,6 @@ class Tgi(Lmi):
     is_tgi: ClassVar[bool] = True
     content_type: ClassVar[str] = SSE
     bad: ClassVar[int] = INVALID
-    full: ClassVar[int] = OVERLOADED
     failures: ClassVar[Mapping[Failure, int]] = {
         Failure.INVALID: INVALID,
         Failure.UNSUPPORTED: INVALID,
@@ -201,8 +208,16 @@ class Tgi(Lmi):
         Failure.TIMEOUT: 500,
     }
 
-    def __init__(self, *, is_list: bool = True) -> None:
+    def __init__(self, *, is_list: bool = True, is_stream: bool | None = None, full: int = OVERLOADED) -> None:
         self.is_list = is_list
+        self.full = full
+        self._is_stream = is_stream
+        """None: the body says it."""
+
+    def read(self, value: Any, model: str) -> Wanted:
+        """As `Lmi`."""
+        wanted = super().read(value, model)
+        return wanted if self._is_stream is None else replace(wanted, is_stream=self._is_stream)
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -218,11 +233,11 @@ class Tgi(Lmi):
         return {"generated_text": end.text, "details": {**self._details(end), "prefill": [], "tokens": tokens}}
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Schema`."""
+        """As `Lmi`."""
         return tgi_body(failure.status, failure.text)
 
     def broken(self, failure: Told) -> Mapping[str, Any]:
-        """As `Schema`."""
+        """As `Lmi`."""
         return {"error": failure.text, "error_type": "generation"}
 
     def _token(self, token: Token) -> Mapping[str, Any]:

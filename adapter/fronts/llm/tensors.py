@@ -14,9 +14,12 @@ from typing import Any, TypeVar
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.parameters import BadParameter
 from adapter.fronts.tensors import numbers, packed
-from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Tensor, split
+from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, add_input, split
+from adapter.stubs import service_pb2
 
 T = TypeVar("T")
+Outputs = Mapping[str, tuple[str, bytes]]
+"""Of an answer: name → datatype and raw form."""
 MOST = 2**31 - 1
 """Largest token id, and most tokens of an answer: more make no sense, and JSON of ours ends at 64 bits."""
 
@@ -25,15 +28,10 @@ class Inputs:
     """Collects the inputs of one request; a model that batches has a row for each prompt."""
 
     def __init__(self, info: ModelInfo, rows: int) -> None:
-        self._known = {entry.name: entry for entry in info.inputs}
-        self._is_batched = info.max_batch_size > 0
+        self.request = service_pb2.ModelInferRequest(model_name=info.metadata.name)
+        self._known = {entry.name: entry for entry in info.metadata.inputs}
+        self._is_batched = info.config.max_batch_size > 0
         self._rows = rows
-        self._tensors: dict[str, Tensor] = {}
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All that was put."""
-        return tuple(self._tensors.values())
 
     def first(self, *names: str) -> str | None:
         """The first of these names that the model takes."""
@@ -67,7 +65,7 @@ class Inputs:
             data = packed(name, entry.datatype, elements, len(elements))
         except (HttpError, KeyError) as error:
             raise BadParameter(parameter or name, f"the model takes {entry.datatype}, which cannot be this value") from error
-        self._tensors[name] = Tensor(name=name, datatype=entry.datatype, shape=shape, data=data)
+        add_input(self.request, name, entry.datatype, shape, data)
 
     def put_flags(self, **flags: bool) -> None:
         """Put those that the model takes."""
@@ -79,7 +77,7 @@ class Inputs:
 class Row:
     """What an answer has for one of its rows."""
 
-    def __init__(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> None:
+    def __init__(self, outputs: Outputs, row: int, rows: int) -> None:
         self._outputs = outputs
         self._row = row
         self.rows = rows
@@ -91,19 +89,19 @@ class Row:
         Raises:
             InferenceFailed: the texts are not as many as the rows, or cut off.
         """
-        texts = texts_of(self._outputs.get(name))
+        texts = self.texts(name)
         text = self._first(texts)
         if text is None and texts:
             raise InferenceFailed(Failure.INTERNAL, f"the model has answered {self.rows} prompts with {len(texts)} texts")
         return text or b""
 
-    def bytes(self, name: str) -> bytes | None:
+    def raw(self, name: str) -> bytes | None:
         """Any other text, as it is."""
-        return self._first(texts_of(self._outputs.get(name)))
+        return self._first(self.texts(name))
 
     def word(self, name: str) -> str | None:
         """A text that names something; `None` in Python's words is none."""
-        found = (self.bytes(name) or b"").decode("utf-8", "replace")
+        found = (self.raw(name) or b"").decode("utf-8", "replace")
         return None if found in ("", "None") else found
 
     def count(self, name: str) -> int | None:
@@ -111,29 +109,23 @@ class Row:
         value = self._first(self.numbers(name))
         return int(value) if value is not None and 0 <= value <= MOST else None
 
+    def texts(self, name: str) -> list[bytes]:
+        """The elements of an output of BYTES, of all rows; none of another one. Raises InferenceFailed: it is cut off."""
+        datatype, data = self._outputs.get(name, ("", b""))
+        try:
+            return split(data) if datatype == "BYTES" else []
+        except ValueError as error:
+            raise InferenceFailed(Failure.INTERNAL, f"the model's output {name} is cut off") from error
+
     def numbers(self, name: str) -> list[float]:
-        """All numbers of an output, of all rows."""
-        return numbers_of(self._outputs.get(name))
+        """All numbers of an output, of all rows; none of another one. The type is the answer's own: backends declare others."""
+        datatype, data = self._outputs.get(name, ("", b""))
+        if datatype == "BYTES" or datatype not in DATATYPES:
+            return []
+        found: list[float] = numbers(datatype, data).tolist()
+        return found
 
     def _first(self, values: Sequence[T]) -> T | None:
         """The first value of this row; None: there is none, or nobody can say which it is."""
         each, rest = divmod(len(values), self.rows)
         return values[self._row * each] if each and not rest else None
-
-
-def texts_of(tensor: Tensor | None) -> list[bytes]:
-    """The elements of a BYTES tensor; none of another one. Raises InferenceFailed: it is cut off."""
-    if tensor is None or tensor.datatype != "BYTES":
-        return []
-    try:
-        return split(tensor.data)
-    except ValueError as error:
-        raise InferenceFailed(Failure.INTERNAL, f"the model's output {tensor.name} is cut off") from error
-
-
-def numbers_of(tensor: Tensor | None) -> list[float]:
-    """The elements of a tensor of numbers; none of another one. The type is the answer's own: backends declare others."""
-    if tensor is None or tensor.datatype == "BYTES" or tensor.datatype not in DATATYPES:
-        return []
-    found: list[float] = numbers(tensor.datatype, tensor.data).tolist()
-    return found

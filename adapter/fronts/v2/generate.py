@@ -12,22 +12,21 @@ stand alone, and for the texts that Triton's own tests look for: `http_server.cc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, event, status_of, stream_headers
-from adapter.fronts.asking import begun, informed, look_up, only
-from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
-from adapter.fronts.edge import Route
+from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event
+from adapter.fronts.asking import Place, begun, informed, only
+from adapter.fronts.bodies import off_loop_if_large
+from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import PLACES, Wanted, check_whole, filled, id_of, place_of
-from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
+from adapter.fronts.v2.infer import check_whole, filled, id_of
+from adapter.inference import DATATYPES, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
+from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
@@ -38,34 +37,7 @@ _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL":
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 
 
-def routes(inference: TritonInference) -> Sequence[Route]:
-    """The two calls, with a version in the path and without."""
-
-    async def read(request: web.Request) -> tuple[Wanted, Any]:
-        model, version = place_of(request)
-        await look_up(request, inference, model, version)
-        return Wanted(model=model, version=version), await read_by(request, parsed)
-
-    async def generate(request: web.Request) -> web.StreamResponse:
-        return compressed(request, await whole(inference, *await read(request)))
-
-    async def generate_stream(request: web.Request) -> web.StreamResponse:
-        wanted, value = await read(request)
-        try:
-            return await streamed(inference, wanted, value, request)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.INTERNAL:
-                raise
-            note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
-
-    return [
-        *(Route("POST", f"{place}/generate", generate, "inference") for place in PLACES),
-        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference") for place in PLACES),
-    ]
-
-
-async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.Response:
+async def whole(inference: TritonInference, place: Place, value: Any) -> web.Response:
     """
     The model's only answer.
 
@@ -74,16 +46,16 @@ async def whole(inference: TritonInference, wanted: Wanted, value: Any) -> web.R
         InferenceFailed: as `TritonInference.infer`.
     """
 
-    async def one(info: ModelInfo) -> InferResponse:
-        asked = requested(info, wanted.version, value)
+    async def one(info: ModelInfo) -> Any:
+        asked = requested(info, place.version, value)
         return await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
 
-    response = await informed(inference, wanted.model, wanted.version, one)
-    size_bytes = sum(len(tensor.data) for tensor in response.outputs)
-    return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
+    response = await informed(inference, place, one)
+    size_bytes = sum(map(len, response.raw_output_contents))
+    return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, place, response)), JSON)
 
 
-async def streamed(inference: TritonInference, wanted: Wanted, value: Any, request: web.Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, place: Place, value: Any, request: Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 
@@ -91,15 +63,13 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
         HttpError: 400: the object does not fit the model.
         InferenceFailed: before the first answer, or instead of it.
     """
-    answers, first = await informed(
-        inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
-    )
+    answers, first = await informed(inference, place, lambda info: begun(inference.stream(requested(info, place.version, value))))
     async with aclosing(answers):
         stream = Stream(request, EVENTS)
         try:
-            await stream.write(b"" if first is None else _event(wanted, first))
+            await stream.write(b"" if first is None else _event(place, first))
             async for response in answers:
-                await stream.write(_event(wanted, response))
+                await stream.write(_event(place, response))
         except (InferenceFailed, HttpError) as failed:
             if not stream.response.prepared:  # the first answer cannot be written
                 raise
@@ -108,50 +78,48 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
     return stream.response
 
 
-def _event(wanted: Wanted, response: InferResponse) -> bytes:
+def _event(place: Place, response: Any) -> bytes:
     """Nothing for an answer that only says that the stream has ended."""
-    if response.is_final and not response.outputs:
+    if is_final(response) and not response.outputs:
         return b""
-    return b"data: %s\n\n" % _text(wanted, response)
+    return b"data: %s\n\n" % _text(place, response)
 
 
-def _text(wanted: Wanted, response: InferResponse) -> bytes:
-    return generated(replace(response, model=wanted.name or wanted.model))
+def _text(place: Place, response: Any) -> bytes:
+    return generated(response, place.name)
 
 
-def requested(info: ModelInfo, version: str, value: Any) -> InferRequest:
+def requested(info: ModelInfo, version: str, value: Any) -> Any:
     """
-    What a model is asked by a parsed body; whether inputs are missing, the model decides.
+    The ModelInferRequest that a parsed body means; whether inputs are missing, the model decides.
 
     Raises:
         HttpError: 400: no object, or with the name of the key that is wrong.
     """
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
-    known = {entry.name: entry for entry in info.inputs}
-    inputs: dict[str, Tensor] = {}
+    known = {entry.name: entry for entry in info.metadata.inputs}
     parameters: dict[str, Parameter] = {}
     request_id = id_of(value.get(_ID, "") if _ID not in known else "")
-
+    request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version, id=request_id)
     nested = value.get(PARAMETERS, {})
     if not isinstance(nested, dict) or PARAMETERS in known:
         raise HttpError(400, f"{PARAMETERS!r} must be an object, and cannot be the name of an input")
     own = {_ID, PARAMETERS} - known.keys()
     for key, given in [*((key, given) for key, given in value.items() if key not in own), *nested.items()]:
         if key in known:
-            if key in inputs:
-                raise HttpError(400, f"input {key!r} already exists in request")
-            inputs[key] = _tensor(known[key], given)
+            _add(request, known[key], given)
         elif isinstance(given, bool | int | float | str):
             check_whole(f"the key {key!r}", key)
             check_whole(f"parameter {key!r}", given)
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
-    return InferRequest(model=info.name, version=version, id=request_id, parameters=parameters, inputs=tuple(inputs.values()))
+    set_parameters(request, parameters)
+    return request
 
 
-def _tensor(info: TensorInfo, given: Any) -> Tensor:
+def _add(request: Any, info: Any, given: Any) -> None:
     what = f"input {info.name!r}"
     data = given if isinstance(given, list) else [given]
     if info.datatype not in DATATYPES:
@@ -162,24 +130,25 @@ def _tensor(info: TensorInfo, given: Any) -> Tensor:
     if any(isinstance(element, list) for element in data):
         raise HttpError(400, f"{what} must be one element, or a list of them")
     shape = filled(what, info.shape, len(data))
-    return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=packed(what, info.datatype, data, len(data)))
+    add_input(request, info.name, info.datatype, shape, packed(what, info.datatype, data, len(data)))
 
 
-def generated(response: InferResponse) -> bytes:
+def generated(response: Any, model: str) -> bytes:
     """
-    An answer as one line of JSON. Names of outputs give way to those of the protocol.
+    An answer of this model as one line of JSON. Names of outputs give way to those of the protocol.
 
     Raises:
         HttpError: as `tensors.as_json`.
     """
-    found: dict[str, Any] = {tensor.name: _written(tensor) for tensor in response.outputs}
-    found |= response.parameters
-    found |= {"model_name": response.model, "model_version": response.version}
+    pairs = zip(response.outputs, response.raw_output_contents, strict=True)
+    found: dict[str, Any] = {output.name: _written(output, data) for output, data in pairs}
+    found |= parameters_of(response)
+    found |= {"model_name": model, "model_version": response.model_version}
     if response.id:
         found[_ID] = response.id
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
-def _written(tensor: Tensor) -> orjson.Fragment:
-    text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data)
-    return orjson.Fragment(text[1:-1] if math.prod(tensor.shape) == 1 else text)
+def _written(output: Any, data: bytes) -> orjson.Fragment:
+    text = as_json(f"output {output.name!r}", output.datatype, data)
+    return orjson.Fragment(text[1:-1] if math.prod(output.shape) == 1 else text)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from aiohttp import web
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.asking import informed, one
+from adapter.fronts.asking import Place, informed, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
-from adapter.fronts.edge import name_in
+from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
-from adapter.inference import DATATYPES, InferRequest, InferResponse, ModelInfo, Parameter, Tensor
+from adapter.inference import DATATYPES, ModelInfo, Parameter, add_input, parameters_of, set_parameters
+from adapter.stubs import service_pb2
 from adapter.triton.inference.client import TritonInference
 
 CLASSIFICATION = "classification"
@@ -34,41 +34,30 @@ MOST_ELEMENTS = 2**40
 _LONGEST_NUMBER = 18
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Which model is asked, and how its answer is written."""
-
-    model: str
-    """Triton's name of it."""
-    version: str = ""
-    name: str = ""
-    """What its caller calls it, where that is another name."""
-
-
 Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
-def place_of(request: web.Request) -> tuple[str, str]:
+def place_in(request: Request) -> Place:
     """
-    Name and version of the model that a path names; no version: the empty text.
+    The model, and the version, that a path names.
 
     Raises:
         HttpError: 400: the name is no UTF-8, or the version no number.
     """
-    version = request.match_info.get("version", "")
-    if "version" in request.match_info and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
+    version = request.parts.get("version")
+    if version is not None and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
         raise HttpError(400, "the version in the path must be a number")
-    return name_in(request), version
+    return Place(request.name, request.name, version or "")
 
 
-async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, length: int | None, value: Any = None) -> Written:
+async def inferred(inference: TritonInference, place: Place, body: bytes, length: int | None, value: Any = None) -> Written:
     """
     The whole of it.
 
     Args:
         inference: the server.
-        wanted: which model.
+        place: the model.
         body: all of it.
         length: bytes of JSON before the binary data: None for all of the body, 0 for a raw request.
         value: what the JSON is, where it is parsed already.
@@ -78,35 +67,35 @@ async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, leng
         InferenceFailed: as `TritonInference.infer`.
     """
     if length == 0:
-        return await informed(
-            inference, wanted.model, wanted.version, lambda info: _answered(inference, wanted, raw(info, wanted.version, body))
-        )
+        return await informed(inference, place, lambda info: _answered(inference, place, raw(info, place.version, body)))
     end = len(body) if length is None else length
 
     def understood() -> Asked:
-        return asked(wanted.model, wanted.version, parsed(body[:end]) if value is None else value, memoryview(body)[end:])
+        return asked(place.model, place.version, parsed(body[:end]) if value is None else value, memoryview(body)[end:])
 
-    return await _answered(inference, wanted, await off_loop_if_large(end, understood))
+    return await _answered(inference, place, await off_loop_if_large(end, understood))
 
 
-async def _answered(inference: TritonInference, wanted: Wanted, asking: Asked) -> Written:
+async def _answered(inference: TritonInference, place: Place, asking: Asked) -> Written:
     await _check_classes(inference, asking.request)
-    response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
-    texts_bytes = sum(len(tensor.data) for tensor in response.outputs if not asking.is_binary(tensor.name))
+    response = await one(inference, asking.request)
+    response.model_name = place.name
+    pairs = zip(response.outputs, response.raw_output_contents, strict=True)
+    texts_bytes = sum(len(data) for output, data in pairs if not asking.is_binary(output.name))
     return await off_loop_if_large(texts_bytes, lambda: written(response, asking))
 
 
-async def _check_classes(inference: TritonInference, request: InferRequest) -> None:
+async def _check_classes(inference: TritonInference, request: Any) -> None:
     """Triton 2.51 dies of classes that are wanted of texts, so what is known of the model must be new. Raises HttpError 400."""
-    names = {name for name, parameters in request.outputs.items() if CLASSIFICATION in parameters}
+    names = {output.name for output in request.outputs if CLASSIFICATION in output.parameters}
     if names:
-        info = await inference.model_info(request.model, request.version)
-        for output in info.outputs:
+        info = await inference.model_info(request.model_name, request.model_version)
+        for output in info.metadata.outputs:
             if output.name in names and output.datatype == "BYTES":
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 
 
-def written(response: InferResponse, asked: Asked) -> Written:
+def written(response: Any, asked: Asked) -> Written:
     """
     The answer in the form that was asked for.
 
@@ -115,20 +104,20 @@ def written(response: InferResponse, asked: Asked) -> Written:
     """
     binary: list[bytes] = []
     outputs = []
-    for tensor in response.outputs:
-        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
-        parameters: Mapping[str, Any] = tensor.parameters
-        if asked.is_binary(tensor.name):
-            binary.append(tensor.data)
-            parameters = {**parameters, "binary_data_size": len(tensor.data)}
+    for output, data in zip(response.outputs, response.raw_output_contents, strict=True):
+        entry: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
+        parameters = parameters_of(output)
+        if asked.is_binary(output.name):
+            binary.append(data)
+            parameters["binary_data_size"] = len(data)
         else:
-            text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, is_base64=tensor.name in asked.base64)
+            text = as_json(f"output {output.name!r}", output.datatype, data, is_base64=output.name in asked.base64)
             entry["data"] = orjson.Fragment(text)
         outputs.append(entry | ({"parameters": parameters} if parameters else {}))
     value: dict[str, Any] = {"id": response.id} if response.id else {}
-    value |= {"model_name": response.model, "model_version": response.version}
-    if response.parameters:
-        value["parameters"] = response.parameters
+    value |= {"model_name": response.model_name, "model_version": response.model_version}
+    if parameters := parameters_of(response):
+        value["parameters"] = parameters
     text = orjson.dumps({**value, "outputs": outputs})
     if not binary:
         return text, None
@@ -139,7 +128,8 @@ def written(response: InferResponse, asked: Asked) -> Written:
 class Asked:
     """What a request asks for."""
 
-    request: InferRequest
+    request: Any
+    """ModelInferRequest."""
     binary: Mapping[str, bool] = field(default_factory=dict)
     """Output that has a word of its own → whether it is wanted as binary data, and not as JSON."""
     is_all_binary: bool = False
@@ -177,35 +167,27 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
     parameters = _parameters("the request", value)
-    request_id = id_of(value.get("id", ""))
+    request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=id_of(value.get("id", "")))
     is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
-    inputs: dict[str, Tensor] = {}
+    set_parameters(request, parameters)
     rest = binary
     if "inputs" not in value:
         raise HttpError(400, "the request has no 'inputs'")
     for number, entry in enumerate(_objects(value, "inputs")):
-        tensor, rest = _input(number, entry, rest)
-        if tensor.name in inputs:
-            raise HttpError(400, f"the input {tensor.name!r} is there twice")
-        inputs[tensor.name] = tensor
+        rest = _input(request, number, entry, rest)
     if len(rest):
         raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
-    outputs: dict[str, Mapping[str, Parameter]] = {}
     own: dict[str, bool] = {}
     base64: set[str] = set()
     for entry in _objects(value, "outputs"):
         name = _text(entry, "name", "an output")
-        if name in outputs:
-            raise HttpError(400, f"the output {name!r} is there twice")
         what = f"output {name!r}"
         wanted = _parameters(what, entry)
         if (is_binary := wanted.pop("binary_data", None)) is not None:
             own[name] = _flag(what, is_binary, "binary_data")
         if _is_base64(what, wanted.pop("content_type", None)):
             base64.add(name)
-        outputs[name] = wanted
-    tensors = list(inputs.values())
-    request = InferRequest(model=model, version=version, id=request_id, parameters=parameters, inputs=tensors, outputs=outputs)
+        set_parameters(request.outputs.add(name=name), wanted)
     return Asked(request=request, is_all_binary=is_all_binary, binary=own, base64=frozenset(base64))
 
 
@@ -232,11 +214,12 @@ def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
     Raises:
         HttpError: 400: the model has more inputs, or the length of the body does not fit.
     """
-    needed = [entry for entry in info.inputs if entry.name not in info.optional_inputs]
+    optional = {entry.name for entry in info.config.input if entry.optional}
+    needed = [entry for entry in info.metadata.inputs if entry.name not in optional]
     if len(needed) != 1:
-        raise HttpError(400, f"a raw request needs a model with one input, but {info.name!r} has {len(needed)}")
+        raise HttpError(400, f"a raw request needs a model with one input, but {info.metadata.name!r} has {len(needed)}")
     (entry,) = needed
-    shape = [1, *entry.shape[1:]] if info.max_batch_size > 0 else list(entry.shape)
+    shape = [1, *entry.shape[1:]] if info.config.max_batch_size > 0 else list(entry.shape)
     size = element_bytes(entry.datatype)
     if size is None:
         if any(length not in (1, -1) for length in shape):
@@ -246,8 +229,9 @@ def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
         raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
     else:
         shape = filled(f"input {entry.name!r}", shape, len(body) // size)
-    tensor = Tensor(name=entry.name, datatype=entry.datatype, shape=shape, data=body)
-    return Asked(request=InferRequest(model=info.name, version=version, inputs=[tensor]), is_all_binary=True)
+    request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
+    add_input(request, entry.name, entry.datatype, shape, body)
+    return Asked(request=request, is_all_binary=True)
 
 
 def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
@@ -268,7 +252,7 @@ def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
     return shape
 
 
-def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Tensor, memoryview]:
+def _input(request: Any, number: int, entry: Mapping[str, Any], rest: memoryview) -> memoryview:
     name = _text(entry, "name", f"input {number}")
     what = f"input {name!r}"
     datatype = _text(entry, "datatype", what)
@@ -289,7 +273,8 @@ def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Ten
         if "data" in entry:
             raise HttpError(400, f"{what} has 'data' and binary_data_size")
         data, rest = _taken(what, datatype, count, size, rest)
-    return Tensor(name=name, datatype=datatype, shape=shape, data=data, parameters=parameters), rest
+    set_parameters(add_input(request, name, datatype, shape, data), parameters)
+    return rest
 
 
 def _taken(what: str, datatype: str, count: int, size: Parameter, rest: memoryview) -> tuple[bytes, memoryview]:

@@ -10,19 +10,35 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
-from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
-from adapter.fronts.asking import look_up
-from adapter.fronts.bodies import body_of, parsed, read_by, take_for_parsing
-from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
+from adapter.errors import ServerUnavailable
+from adapter.fronts.answers import (
+    BINARY,
+    JSON,
+    UNAVAILABLE,
+    HttpError,
+    bytes_answer,
+    compressed,
+    event,
+    json_answer,
+    status_of,
+    stream_headers,
+    takes_json,
+)
+from adapter.fronts.asking import Place, look_up
+from adapter.fronts.bodies import parsed
+from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, Wanted, header_length, inferred, place_of
+from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred, place_in
+from adapter.inference import Failure, InferenceFailed
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
+from adapter.serving import Models
+from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
@@ -31,14 +47,20 @@ EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
 
 
-def front(inference: TritonInference, triton: TritonInference, repository_api: RepositoryCalls | None = None) -> Front:
+def front(
+    inference: TritonInference, triton: TritonInference, models: Models | None = None, repository_api: RepositoryCalls | None = None
+) -> Front:
     """
-    The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call.
+    The front of V2 REST.
 
-    Without a `repository_api` those calls are refused.
+    Args:
+        inference: the server behind it.
+        triton: the pod's own, which says whether the pod is well: ModelMesh has no such call.
+        models: the adapter's, where `inference` is the pod's own Triton.
+        repository_api: None: its calls are refused.
     """
     served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    handlers = _Handlers(inference, triton, served, repository_api)
+    handlers = _Handlers(inference, triton, models, served, repository_api)
     routes = [
         Route("POST", "/v2/repository/index", handlers.index, REPOSITORY),
         Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY),
@@ -55,11 +77,13 @@ def front(inference: TritonInference, triton: TritonInference, repository_api: R
             Route("GET", f"{place}/config", handlers.config, "model-config"),
             Route("GET", f"{place}/stats", handlers.statistics, "statistics"),
             Route("POST", f"{place}/infer", handlers.infer, "inference"),
+            Route("POST", f"{place}/generate", handlers.generate, "inference"),
+            Route("POST", f"{place}/generate_stream", handlers.generate_stream, "inference"),
         ]
-    return Front(name="v2", routes=[*routes, *generate.routes(inference)], fails=_fails)
+    return Front(name="v2", routes=routes, fails=_fails)
 
 
-def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+def _fails(_request: Request, status: int, text: str) -> web.Response:
     return json_answer({"error": text}, status)
 
 
@@ -67,64 +91,99 @@ def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
 class _Handlers:
     inference: TritonInference
     triton: TritonInference
+    models: Models | None
     served: Collection[str]
     api: RepositoryCalls | None
 
-    async def live(self, request: web.Request) -> web.Response:
+    async def live(self, request: Request) -> web.Response:
         return _health(request, "live", is_well=await self.triton.is_live())
 
-    async def ready(self, request: web.Request) -> web.Response:
-        return _health(request, "ready", is_well=await self.triton.is_ready())
+    async def ready(self, request: Request) -> web.Response:
+        is_known = self.models is None or self.models.obstacle is None
+        return _health(request, "ready", is_well=is_known and await self.triton.is_ready())
 
-    async def server(self, _request: web.Request) -> web.Response:
+    async def server(self, _request: Request) -> web.Response:
         info = await self.triton.server_info()
         extensions = [name for name in info.extensions if name in self.served]
         return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
-    async def model_ready(self, request: web.Request) -> web.Response:
-        name, version = place_of(request)
-        if not await self.inference.is_model_ready(name, version):
-            raise HttpError(400, f"the model {name!r} is not ready")
+    async def model_ready(self, request: Request) -> web.Response:
+        place = self._place(request)
+        if not await self.inference.is_model_ready(place.model, place.version):
+            raise HttpError(400, f"the model {place.name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
-    async def model(self, request: web.Request) -> web.Response:
-        info = await self.inference.model_info(*place_of(request))
-        return json_answer({name: getattr(info, name) for name in ("name", "versions", "platform", "inputs", "outputs")})
+    async def model(self, request: Request) -> web.Response:
+        return json_answer(await self.inference.model_metadata(*self._named(request)))
 
-    async def config(self, request: web.Request) -> web.Response:
-        return json_answer(await self.inference.model_config(*place_of(request)))
+    async def config(self, request: Request) -> web.Response:
+        return json_answer(await self.inference.model_config(*self._named(request)))
 
-    async def statistics(self, request: web.Request) -> web.Response:
-        return json_answer(await self.inference.model_statistics(*place_of(request)))
+    async def statistics(self, request: Request) -> web.Response:
+        return json_answer(await self.inference.model_statistics(*self._named(request)))
 
-    async def all_statistics(self, _request: web.Request) -> web.Response:
+    async def all_statistics(self, _request: Request) -> web.Response:
         return json_answer(await self.inference.model_statistics())
 
-    async def infer(self, request: web.Request) -> web.StreamResponse:
-        model, version = place_of(request)
-        await look_up(request, self.inference, model, version)
-        body = await body_of(request)
+    async def infer(self, request: Request) -> web.StreamResponse:
+        place = await self._looked_up(request)
+        body = await request.body()
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
-        take_for_parsing(request, body, length)
-        found, length = await inferred(self.inference, Wanted(model=model, version=version), body, length)
+        request.take_for_parsing(body, length)
+        found, length = await inferred(self.inference, place, body, length)
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(request, answer)
 
-    async def index(self, request: web.Request) -> web.Response:
+    async def generate(self, request: Request) -> web.StreamResponse:
+        place = await self._looked_up(request)
+        return compressed(request, await generate.whole(self.inference, place, await request.read_by(parsed)))
+
+    async def generate_stream(self, request: Request) -> web.StreamResponse:
+        place = await self._looked_up(request)
+        value = await request.read_by(parsed)
+        try:
+            return await generate.streamed(self.inference, place, value, request)
+        except InferenceFailed as failed:
+            if failed.failure is not Failure.INTERNAL:
+                raise
+            note(error=failed.text, reason=failed.reason)  # the model's own first answer
+            body, headers = event({"error": failed.text}), stream_headers(generate.EVENTS)
+            return web.Response(body=body, status=status_of(failed), headers=headers)
+
+    def _place(self, request: Request) -> Place:
+        """The model that a path names. Raises ServerUnavailable: it is being loaded again."""
+        place = place_in(request)
+        model = None if self.models is None else self.models.find(place.name) or self.models.find_id(place.model)
+        if model is None:
+            return place
+        if model.is_coming_back:
+            raise ServerUnavailable(f"the model {place.name!r} is being loaded again: Triton has restarted")
+        return replace(place, model=model.model_id, placed=model.placed)
+
+    def _named(self, request: Request) -> tuple[str, str]:
+        place = self._place(request)
+        return place.model, place.version
+
+    async def _looked_up(self, request: Request) -> Place:
+        place = self._place(request)
+        await look_up(request, self.inference, place)
+        return place
+
+    async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, is_ready = self._opened(), await read_by(request, ready_only)
+        api, is_ready = self._opened(), await request.read_by(ready_only)
         return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not is_ready])
 
-    async def load(self, request: web.Request) -> web.Response:
+    async def load(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/load."""
-        api, name = self._opened(), name_in(request)
-        await api.load(name, await read_by(request, overrides_of))
+        api, name = self._opened(), request.name
+        await api.load(name, await request.read_by(overrides_of))
         return web.Response()
 
-    async def unload(self, request: web.Request) -> web.Response:
+    async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
-        api, name = self._opened(), name_in(request)
-        await api.unload(name, has_dependents=await read_by(request, with_dependents))
+        api, name = self._opened(), request.name
+        await api.unload(name, has_dependents=await request.read_by(with_dependents))
         return web.Response()
 
     def _opened(self) -> RepositoryCalls:
@@ -133,7 +192,7 @@ class _Handlers:
         return self.api
 
 
-def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
+def _health(request: Request, word: str, *, is_well: bool) -> web.Response:
     """Empty, as the protocol wants it; for a client that names JSON, as KServe's, an object."""
     status = 200 if is_well else UNAVAILABLE
     if takes_json(request.headers.getall("Accept", ())):

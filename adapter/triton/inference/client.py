@@ -22,7 +22,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.inference import FINAL, Failure, InferenceFailed, ModelInfo, is_final
 from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference import messages
@@ -68,42 +68,44 @@ class TritonInference:
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._leaving = Leaving()
-        self._infos: dict[tuple[str, str], tuple[float, ModelInfo]] = {}
+        self._infos: dict[tuple[str, str], tuple[float, str | None, ModelInfo]] = {}
 
     async def close(self) -> None:
         """End the channel and whatever calls run on it; those that were left are let go first."""
         await self._leaving.settled()
         await self._channel.close()
 
-    async def infer(self, request: InferRequest) -> InferResponse:
-        """One answer (ModelInfer)."""
+    async def infer(self, request: Any) -> Any:
+        """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final."""
         begun = monotonic()
-        call = self._stub.ModelInfer(messages.request_of(request), metadata=self._about(request.model))
+        call = self._stub.ModelInfer(request, metadata=self._about(request.model_name))
         answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
         try:
-            return messages.response_of(await asyncio.shield(answer))
+            response = messages.completed(await asyncio.shield(answer))
+            response.parameters[FINAL].bool_param = True
+            return response
         finally:
             if not answer.done():
                 self._leaving.spawn(cancel(call, answer, begun))
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
         """
         All answers, each as soon as it is there (ModelStreamInfer, one stream for one request).
 
-        The last one `is_final`. To stop early, close the generator (`contextlib.aclosing`), which cancels the call.
+        The last one is final; the request is changed to ask for such a one. To stop early, close the generator
+        (`contextlib.aclosing`), which cancels the call.
         """
-        message = messages.request_of(request)
-        message.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
-        call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
-        pending = seen(asyncio.ensure_future(_next_of(call, request.id, message)))
+        request.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
+        call = self._stub.ModelStreamInfer(metadata=self._about(request.model_name))
+        pending = seen(asyncio.ensure_future(_next_of(call, request.id, request)))
         is_over = False
         try:
             while True:
                 answer = await asyncio.shield(pending)
                 if answer.error_message:
                     raise messages.failure_in_stream(answer.error_message, not messages.is_refusal(answer), request.id)
-                response = messages.response_of(answer.infer_response, is_stream=True)
-                is_over = response.is_final
+                response = messages.completed(answer.infer_response)
+                is_over = is_final(response)
                 yield response
                 if is_over:
                     return
@@ -131,7 +133,7 @@ class TritonInference:
         """ServerMetadataResponse."""
         return await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
 
-    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
+    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0, placed: str | None = None) -> ModelInfo:
         """
         ModelMetadata and ModelConfig in one.
 
@@ -140,19 +142,22 @@ class TritonInference:
             version: empty for whichever the server takes.
             max_age_seconds: take an earlier answer that is so young. A reload is not told: a request that was built from it
                 and refused is to be built again from a fresh one.
+            placed: beside a maximum age: take one of any age that was given for the same identity.
         """
         kept = self._infos.get((model, version)) if max_age_seconds else None
-        if kept is not None and monotonic() - kept[0] < max_age_seconds:
-            return kept[1]
+        if kept is not None and (monotonic() - kept[0] < max_age_seconds or placed == kept[1] is not None):
+            return kept[2]
         asked = monotonic()
-        request = service_pb2.ModelMetadataRequest(name=model, version=version)
-        metadata = self._ask(self._stub.ModelMetadata, request, model)
-        info = messages.info_of(*await asyncio.gather(metadata, self._config_for_asking(model, version)))
+        info = ModelInfo(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
         self._infos.pop((model, version), None)
-        self._infos[model, version] = (asked, info)
+        self._infos[model, version] = (asked, placed, info)
         if len(self._infos) > KEPT_INFOS:
             del self._infos[next(iter(self._infos))]
         return info
+
+    async def model_metadata(self, model: str, version: str = "") -> Mapping[str, Any]:
+        """ModelMetadata as the JSON object that Triton's HTTP front gives."""
+        return messages.json_of(await self._metadata(model, version))
 
     async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
         """ModelConfig as the JSON object that Triton's HTTP front gives."""
@@ -170,6 +175,9 @@ class TritonInference:
     async def _config_for_asking(self, model: str, version: str) -> Any:
         """What of the config decides how the model is asked."""
         return await self._config(model, version)
+
+    async def _metadata(self, model: str, version: str) -> Any:
+        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
 
     async def _config(self, model: str, version: str) -> Any:
         return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config

@@ -1,5 +1,5 @@
 """
-The nouns of `adapter.inference` as Triton's messages, and back; statuses as failures; messages as JSON. Pure.
+Answers of V2 servers in one form; statuses as failures; messages as JSON. Pure.
 
 An answer's elements are raw bytes, or typed `contents`: ModelMesh's runtimes may give either. Source: the V2 predict protocol, gRPC.
 """
@@ -8,32 +8,15 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grpc import StatusCode
 
-from adapter.inference import (
-    DATATYPES,
-    Failure,
-    InferenceFailed,
-    InferRequest,
-    InferResponse,
-    ModelInfo,
-    Parameter,
-    Tensor,
-    TensorInfo,
-    joined,
-)
-from adapter.stubs import service_pb2
+from adapter.inference import DATATYPES, Failure, InferenceFailed, is_final, joined
 from adapter.telemetry.redaction import redact
 from adapter.triton.reason import one_line
 
-FINAL = "triton_final_response"
-"""Parameter of a response: whether it is the last one. Source: Triton's `docs/protocol/extension_parameters`, decoupled models."""
 WANTS_EMPTY_FINAL = "triton_enable_empty_final_response"
-_PRIORITY = "priority"
-"""The only parameter that Triton takes as UINT64. Source: Triton server `grpc/infer_handler.cc`, `SetInferenceRequestMetadata`."""
 _FAILURES: dict[StatusCode, Failure] = {
     StatusCode.INVALID_ARGUMENT: Failure.INVALID,
     StatusCode.OUT_OF_RANGE: Failure.INVALID,
@@ -61,42 +44,19 @@ _TEXTS = frozenset({"inference.ModelSequenceBatching.InitialState.dims"})
 _DIGITS_OF_FP32 = range(6, 10)
 
 
-def request_of(request: InferRequest) -> Any:
-    """A ModelInferRequest. The parameter that asks for a final response is the stream's own."""
-    message = service_pb2.ModelInferRequest(model_name=request.model, model_version=request.version, id=request.id)
-    _set(message.parameters, request.parameters)
-    for tensor in request.inputs:
-        _set(message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape).parameters, tensor.parameters)
-        message.raw_input_contents.append(tensor.data)
-    for name, parameters in request.outputs.items():
-        _set(message.outputs.add(name=name).parameters, parameters)
-    return message
-
-
-def response_of(message: Any, *, is_stream: bool = False) -> InferResponse:
+def completed(response: Any) -> Any:
     """
-    Of a ModelInferResponse; one of a stream is final when it says so.
+    A ModelInferResponse that has raw contents for each of its outputs.
 
     Raises:
         InferenceFailed: INTERNAL: it contradicts itself.
     """
-    parameters = _parameters(message.parameters)
-    is_final = bool(parameters.pop(FINAL, not is_stream))
-    raw = message.raw_output_contents
-    if raw and len(raw) != len(message.outputs):
-        raise InferenceFailed(Failure.INTERNAL, f"the inference server's answer has {len(message.outputs)} outputs and {len(raw)} contents")
-    outputs = tuple(
-        Tensor(
-            name=output.name,
-            datatype=output.datatype,
-            shape=tuple(output.shape),
-            data=raw[number] if raw else _packed(output),
-            parameters=_parameters(output.parameters),
-        )
-        for number, output in enumerate(message.outputs)
-    )
-    names = {"model": message.model_name, "version": message.model_version, "id": message.id}
-    return InferResponse(**names, parameters=parameters, outputs=outputs, is_final=is_final)
+    raw, outputs = response.raw_output_contents, response.outputs
+    if not raw:
+        raw.extend([_packed(output) for output in outputs])
+    elif len(raw) != len(outputs):
+        raise InferenceFailed(Failure.INTERNAL, f"the inference server's answer has {len(outputs)} outputs and {len(raw)} contents")
+    return response
 
 
 def is_refusal(message: Any) -> bool:
@@ -106,26 +66,7 @@ def is_refusal(message: Any) -> bool:
 
 def is_last(message: Any) -> bool:
     """Of a ModelStreamInferResponse: whether Triton sends nothing after it."""
-    response = message.infer_response
-    return is_refusal(message) or (FINAL in response.parameters and bool(response.parameters[FINAL].bool_param))
-
-
-def info_of(metadata: Any, config: Any) -> ModelInfo:
-    """Of a ModelMetadataResponse and a ModelConfig."""
-    return ModelInfo(
-        name=metadata.name,
-        versions=tuple(metadata.versions),
-        platform=metadata.platform,
-        inputs=_infos(metadata.inputs),
-        outputs=_infos(metadata.outputs),
-        is_decoupled=config.model_transaction_policy.decoupled,
-        max_batch_size=config.max_batch_size,
-        optional_inputs=frozenset(entry.name for entry in config.input if entry.optional),
-    )
-
-
-def _infos(entries: Iterable[Any]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(name=entry.name, datatype=entry.datatype, shape=tuple(entry.shape)) for entry in entries)
+    return is_refusal(message) or is_final(message.infer_response)
 
 
 def _packed(output: Any) -> bytes:
@@ -139,25 +80,6 @@ def _packed(output: Any) -> bytes:
     except struct.error as error:
         words = f"the inference server's answer has a number that is no {output.datatype}, in {output.name!r}"
         raise InferenceFailed(Failure.INTERNAL, words) from error
-
-
-def _set(target: Any, parameters: Mapping[str, Parameter]) -> None:
-    for name, value in parameters.items():
-        if isinstance(value, bool):
-            target[name].bool_param = value
-        elif isinstance(value, str):
-            target[name].string_param = value
-        elif isinstance(value, int) and -(2**63) <= value < 2**63:
-            target[name].int64_param = value
-        elif name == _PRIORITY and isinstance(value, int) and 0 <= value < 2**64:
-            target[name].uint64_param = value
-        else:
-            target[name].double_param = float(value)  # also a larger integer, as Triton's own HTTP front gives it
-
-
-def _parameters(entries: Any) -> dict[str, Parameter]:
-    kinds = {name: value.WhichOneof("parameter_choice") for name, value in entries.items()}
-    return {name: getattr(entries[name], kind) for name, kind in kinds.items() if kind is not None}
 
 
 def failure_of(code: StatusCode, details: str, request_id: str = "") -> InferenceFailed:

@@ -95,31 +95,3 @@ def test_with_a_pod_whose_triton_is_away_it_fails_with_the_reason(admin: Admin, 
 
     assert f"127.0.0.1:{port}: 503 not ready: " in refusal
     assert "Failed" in refusal
-
-
-def test_with_a_pod_that_gives_no_answer_it_fails_with_the_reason(admin: Admin) -> None:
-    (port,) = free_ports(1)
-    install(admin, port)
-    start_pod(admin, "127.0.0.1")
-
-    refusal = admin.refusal(TEST)
-
-    assert f"127.0.0.1:{port}: no answer: connection refused" in refusal
-
-
-def test_it_can_be_repeated(admin: Admin) -> None:
-    install(admin, 9464)
-
-    assert admin.says(f"{TEST} > /dev/null; {TEST}").count("is scaled to zero") == 1
-
-
-@pytest.mark.parametrize("kind", ["ClusterServingRuntime", "ServingRuntime"])
-def test_it_changes_no_model_and_no_runtime(admin: Admin, kind: str) -> None:
-    """The status of ModelMesh's interface is never asked for: that question unloads every model."""
-    install(admin, 9464, f"--set runtime.kind={kind}")
-    admin.says(TEST)
-
-    (pod,) = admin.api.all_of(POD, admin.namespace)
-
-    assert "9464" in str(pod["spec"]["containers"][0]["args"])
-    assert "8085" not in str(pod["spec"]["containers"][0])

@@ -87,12 +87,6 @@ def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: 
         assert kind in said
 
 
-def test_the_kustomization_of_the_page_makes_the_runtime(cluster: Cluster, folder: Path) -> None:
-    cluster.shell(block("bash", "kubectl apply -k ."), folder=folder)
-
-    assert names(cluster) == OURS
-
-
 @pytest.mark.parametrize("made_by", ["apply", "create"])
 def test_the_runtime_with_the_built_in_adapter_becomes_ours(made_by: str, cluster: Cluster, folder: Path) -> None:
     """By `apply` where `apply` made it; else by what the page says."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.inference import InferenceFailed
+from adapter.inference import InferenceFailed, is_final
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import prompt, wait
 from tests.real.triton import Triton
@@ -94,7 +94,7 @@ async def _cancelled_at_any_moment(repository: Path, number_of_try: int) -> bool
             if not triton.is_running:
                 return False
             assert await inference.is_live()
-            return (await inference.infer(wait(0))).is_final
+            return is_final(await inference.infer(wait(0)))
         finally:
             await inference.close()
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse
+from adapter.inference import Failure, InferenceFailed
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.rig import all_of, of, prompt, texts, wait
+from tests.contract.inference.rig import all_of, numbers, of, prompt, texts, wait
 from tests.real.triton import Triton
 
 pytestmark = pytest.mark.real_triton
 
-WRONG: list[tuple[InferRequest, Failure, str]] = [
+WRONG: list[tuple[Any, Failure, str]] = [
     (of("nobody"), Failure.NOT_FOUND, "Request for unknown model: 'nobody' is not found"),
     (wait(0, version="7"), Failure.NOT_FOUND, "Request for unknown model: 'waiter' version 7 is not found"),
     (wait(0, version="x"), Failure.INVALID, "failed to get model version from specified version string 'x'"),
@@ -26,14 +27,14 @@ WRONG: list[tuple[InferRequest, Failure, str]] = [
 ]
 
 
-async def unary(inference: TritonInference, request: InferRequest) -> object:
+async def unary(inference: TritonInference, request: Any) -> object:
     return await inference.infer(request)
 
 
 @pytest.mark.parametrize("ask", [unary, all_of])
 @pytest.mark.parametrize(("request_", "failure", "beginning"), WRONG)
 async def test_a_wrong_request(
-    inference: TritonInference, ask: Callable[..., object], request_: InferRequest, failure: Failure, beginning: str
+    inference: TritonInference, ask: Callable[..., object], request_: Any, failure: Failure, beginning: str
 ) -> None:
     """The same over both ways, though an error within a stream has no code."""
     with pytest.raises(InferenceFailed) as failed:
@@ -44,7 +45,7 @@ async def test_a_wrong_request(
 
 
 async def test_a_model_that_fails_in_the_middle(inference: TritonInference) -> None:
-    answers: list[InferResponse] = []
+    answers: list[Any] = []
     with pytest.raises(InferenceFailed, match=r"^the imitation fails at token 2$") as failed:
         async for answer in inference.stream(prompt("vllm_failing")):
             answers.append(answer)  # noqa: PERF401 - those before the failure count
@@ -67,7 +68,7 @@ async def test_triton_lives_through_streams_that_fail(inference: TritonInference
 
 
 async def test_a_full_queue_is_for_later(inference: TritonInference) -> None:
-    request = InferRequest(model="narrow", inputs=[_batched(0.5)])
+    request = of("narrow", numbers("SECONDS", "FP32", 0.5, shape=(1, 1)))
     found = await asyncio.gather(*(inference.infer(request) for _ in range(6)), return_exceptions=True)
     failures = {one.failure: one.text for one in found if isinstance(one, InferenceFailed)}
     assert failures == {Failure.UNAVAILABLE: "Exceeds maximum queue size"}
@@ -75,8 +76,3 @@ async def test_a_full_queue_is_for_later(inference: TritonInference) -> None:
     streams = await asyncio.gather(*(all_of(inference, request) for _ in range(6)), return_exceptions=True)
     failures = {one.failure: one.text for one in streams if isinstance(one, InferenceFailed)}
     assert failures == {Failure.UNAVAILABLE: "Exceeds maximum queue size"}
-
-
-def _batched(seconds: float) -> object:
-    (tensor,) = wait(seconds).inputs
-    return type(tensor)(name=tensor.name, datatype=tensor.datatype, shape=(1, 1), data=tensor.data)

@@ -8,20 +8,21 @@ from contextlib import aclosing, suppress
 import grpc.aio
 import pytest
 
-from adapter.inference import InferenceFailed, InferRequest, Tensor
+from adapter.inference import InferenceFailed
 from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.triton.inference.client import TritonInference
+from tests.messages import Tensor, request_of
 from tests.real.llm_models import mock_llm
 from tests.real.models import write
 from tests.real.triton import Triton
 
 pytestmark = pytest.mark.real_triton
 FREE_SECONDS = 20
-WRONG = Tensor(name="PROMPT", datatype="INT32", shape=[1], data=bytes(4))
+WRONG = Tensor("PROMPT", "INT32", [1], bytes(4))
 
 
 async def _ask(inference: TritonInference, name: str) -> None:
-    async with aclosing(inference.stream(InferRequest(model=name, inputs=[WRONG]))) as answers:
+    async with aclosing(inference.stream(request_of(name, WRONG))) as answers:
         async for _ in answers:
             pass
 

@@ -7,17 +7,18 @@ from contextlib import aclosing
 
 import pytest
 
-from adapter.inference import Failure, InferenceFailed
+from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, numbers, of, prompt, texts, wait, words
+from tests.messages import tensors_of
 
 pytestmark = pytest.mark.real_triton
 
 
 async def test_an_ordinary_model_gives_one_answer(inference: TritonInference) -> None:
     answer = await inference.infer(wait(0, id="mine"))
-    assert (answer.model, answer.version, answer.id, answer.is_final) == ("waiter", "1", "mine", True)
-    assert answer.outputs == (numbers("WAITED", "FP32", 0),)
+    assert (answer.model_name, answer.model_version, answer.id, is_final(answer)) == ("waiter", "1", "mine", True)
+    assert tensors_of(answer) == [numbers("WAITED", "FP32", 0)]
 
 
 async def test_an_output_may_be_named(inference: TritonInference) -> None:
@@ -30,23 +31,23 @@ async def test_an_output_may_be_named(inference: TritonInference) -> None:
 async def test_a_stream_has_an_answer_for_each_token_and_an_end(inference: TritonInference) -> None:
     *answers, last = await all_of(inference, prompt("vllm", sampling='{"max_tokens": 3}', id="mine"))
     assert [words(answer) for answer in answers] == [[" a"], [" bc"], [" a"]]
-    assert [answer.is_final for answer in answers] == [False] * 3
-    assert {(answer.model, answer.version, answer.id) for answer in answers} == {("vllm", "1", "mine")}
-    assert last.is_final
-    assert (last.model, last.id) == ("vllm", "mine")
-    assert last.outputs == ()
-    assert not any("triton" in name for answer in [*answers, last] for name in answer.parameters), "what Triton tells us is ours"
+    assert [is_final(answer) for answer in answers] == [False] * 3
+    assert {(answer.model_name, answer.model_version, answer.id) for answer in answers} == {("vllm", "1", "mine")}
+    assert is_final(last)
+    assert (last.model_name, last.id) == ("vllm", "mine")
+    assert tensors_of(last) == []
+    assert not any("triton" in name for answer in [*answers, last] for name in parameters_of(answer)), "what Triton tells us is ours"
 
 
 async def test_a_stream_may_have_no_answer(inference: TritonInference) -> None:
     answers = await all_of(inference, of("repeat", numbers("IN", "INT32"), numbers("DELAY", "UINT32")))
-    assert [(answer.is_final, answer.outputs) for answer in answers] == [(True, ())]
+    assert [(is_final(answer), tensors_of(answer)) for answer in answers] == [(True, [])]
 
 
 async def test_an_ordinary_model_can_be_asked_by_a_stream(inference: TritonInference) -> None:
     (answer,) = await all_of(inference, wait(0))
-    assert answer.is_final
-    assert answer.outputs == (numbers("WAITED", "FP32", 0),)
+    assert is_final(answer)
+    assert tensors_of(answer) == [numbers("WAITED", "FP32", 0)]
 
 
 async def test_each_answer_comes_when_it_is_there(inference: TritonInference) -> None:

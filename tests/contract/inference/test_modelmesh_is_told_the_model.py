@@ -46,7 +46,7 @@ async def test_a_runtime_without_configs_tells_its_metadata(server: V2Server, me
     """As MLServer behind ModelMesh; whoever asks for the config hears that there is none."""
     server.has_configs = False
     info = await mesh.model_info("m")
-    assert (info.name, info.is_decoupled) == ("m", False)
+    assert (info.metadata.name, info.is_decoupled) == ("m", False)
     with pytest.raises(InferenceFailed) as failed:
         await mesh.model_config("m")
     assert failed.value.failure is Failure.UNSUPPORTED

@@ -11,11 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter.inference import Failure, InferenceFailed, TensorInfo
+from adapter.inference import Failure, InferenceFailed
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.conftest import MODELS
 from tests.contract.inference.rig import wait
 from tests.fakes.v2_server import V2Server
+from tests.messages import Info
 from tests.real.triton import Triton
 
 
@@ -45,14 +46,15 @@ async def test_the_statistics_are_tritons(inference: TritonInference, triton: Tr
 async def test_metadata_and_what_decides_how_a_model_is_asked(inference: TritonInference, triton: Triton) -> None:
     info = await inference.model_info("trtllm")
     told = _of_http(triton, "/v2/models/trtllm")
-    assert (info.name, list(info.versions), info.platform) == (told["name"], told["versions"], told["platform"])
-    assert [(e.name, e.datatype, list(e.shape)) for e in info.inputs] == [(e["name"], e["datatype"], e["shape"]) for e in told["inputs"]]
-    assert [(e.name, e.datatype, list(e.shape)) for e in info.outputs] == [(e["name"], e["datatype"], e["shape"]) for e in told["outputs"]]
+    assert await inference.model_metadata("trtllm") == told
+    assert [(e.name, e.datatype, list(e.shape)) for e in info.metadata.inputs] == [
+        (e["name"], e["datatype"], e["shape"]) for e in told["inputs"]
+    ]
     assert info.is_decoupled
-    assert info.max_batch_size == 8
-    assert info.inputs[0] == TensorInfo(name="text_input", datatype="BYTES", shape=(-1, 1))
-    assert "stream" in info.optional_inputs
-    assert "text_input" not in info.optional_inputs
+    assert info.config.max_batch_size == 8
+    assert info.metadata.inputs[0] == Info(name="text_input", datatype="BYTES", shape=(-1, 1))
+    assert {entry.name: entry.optional for entry in info.config.input}["stream"]
+    assert not {entry.name: entry.optional for entry in info.config.input}["text_input"]
 
 
 @pytest.mark.real_triton
@@ -77,14 +79,14 @@ async def test_of_what_nobody_knows(inference: TritonInference, model: str, vers
 
 async def test_an_earlier_answer_is_taken_by_whoever_allows_it(server: V2Server, asked: TritonInference) -> None:
     async def size(age_seconds: float) -> int:
-        return (await asked.model_info("m", max_age_seconds=age_seconds)).max_batch_size
+        return (await asked.model_info("m", max_age_seconds=age_seconds)).config.max_batch_size
 
     assert await size(60) == 0
     server.max_batch_size = 8
     assert await size(60) == 0
     assert await size(0) == 8
     assert await size(60) == 8
-    assert (await asked.model_info("m", "1", max_age_seconds=60)).max_batch_size == 8, "each version is a question of its own"
+    assert (await asked.model_info("m", "1", max_age_seconds=60)).config.max_batch_size == 8, "each version is a question of its own"
     assert len(server.requests) == 3
 
 
@@ -93,7 +95,7 @@ async def test_no_failure_is_kept(server: V2Server, asked: TritonInference) -> N
     with pytest.raises(InferenceFailed):
         await asked.model_info("m", max_age_seconds=60)
     server.failure = None
-    assert (await asked.model_info("m", max_age_seconds=60)).name == "m"
+    assert (await asked.model_info("m", max_age_seconds=60)).metadata.name == "m"
 
 
 def test_the_kinds_of_models_are_many() -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter.inference import Failure, InferenceFailed, InferResponse
+from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
 from adapter.stubs import service_pb2 as pb
 from adapter.telemetry.redaction import redact
 from adapter.triton.inference.channels import Tls
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, of, texts, wait, words
 from tests.fakes.v2_server import V2Server
+from tests.messages import tensors_of
 from tests.real.certificates import make_certificates
 
 TYPED: list[tuple[str, str, list[Any], str]] = [
@@ -39,7 +40,7 @@ TYPED: list[tuple[str, str, list[Any], str]] = [
 async def test_typed_contents(server: V2Server, asked: TritonInference, datatype: str, field: str, values: list[Any], code: str) -> None:
     output = server.reply.outputs.add(name="y", datatype=datatype, shape=[2])
     getattr(output.contents, field).extend(values)
-    (tensor,) = (await asked.infer(wait(0))).outputs
+    (tensor,) = tensors_of(await asked.infer(wait(0)))
     assert (tensor.name, tensor.datatype, tuple(tensor.shape)) == ("y", datatype, (2,))
     assert tensor.data == struct.pack(f"<2{code}", *values)
 
@@ -67,9 +68,9 @@ async def test_raw_contents_and_parameters(server: V2Server, asked: TritonInfere
     server.reply.outputs[0].parameters["q"].double_param = 0.5
     server.reply.parameters["unset"].SetInParent()
     answer = await asked.infer(wait(0))
-    assert [tensor.data for tensor in answer.outputs] == [b"\1", b""]
-    assert dict(answer.parameters) == {name: value for name, (_, value) in kinds.items()}
-    assert dict(answer.outputs[0].parameters) == {"q": 0.5}
+    assert [tensor.data for tensor in tensors_of(answer)] == [b"\1", b""]
+    assert parameters_of(answer) == {name: value for name, (_, value) in kinds.items()}
+    assert parameters_of(answer.outputs[0]) == {"q": 0.5}
 
 
 async def test_parameters_are_sent_as_what_they_are(server: V2Server, asked: TritonInference) -> None:
@@ -104,7 +105,7 @@ async def test_answers_that_contradict_themselves(server: V2Server, asked: Trito
 
 async def test_a_stream_that_ends_too_soon(server: V2Server, asked: TritonInference) -> None:
     server.answers = [pb.ModelStreamInferResponse(infer_response=pb.ModelInferResponse(model_name="m"))]
-    found: list[InferResponse] = []
+    found: list[Any] = []
     with pytest.raises(InferenceFailed, match=r"^the stream ended before its last answer$"):
         async for answer in asked.stream(wait(0)):
             found.append(answer)  # noqa: PERF401 - those before the failure count
@@ -157,7 +158,7 @@ async def test_messages_above_the_limit_are_the_callers_mistake(server: V2Server
     with pytest.raises(InferenceFailed, match="larger than max"):
         await client.infer(wait(0))
     del server.reply.outputs[:], server.reply.raw_output_contents[:]
-    assert (await client.infer(wait(0))).is_final
+    assert is_final(await client.infer(wait(0)))
     await client.close()
 
 
@@ -176,7 +177,7 @@ async def test_tls(tmp_path: Path) -> None:
         ):
             client = TritonInference(server.target, tls=tls)
             if is_trusted:
-                assert (await client.infer(wait(0))).is_final
+                assert is_final(await client.infer(wait(0)))
             else:
                 assert (await _fails(client)).failure is Failure.UNAVAILABLE
             await client.close()

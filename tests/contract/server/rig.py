@@ -59,7 +59,7 @@ FAILING_LINE = MODEL[: MODEL.index("{fail}")].count("\n") + 1
 """Of the model's source."""
 
 
-def unnoticed() -> None:
+async def unnoticed() -> None:
     """For a load whose sending does not matter."""
 
 
@@ -67,6 +67,23 @@ async def is_still_running(task: asyncio.Task[Any]) -> bool:
     """After a while in which it could have ended."""
     await asyncio.wait({task}, timeout=0.3)
     return not task.done()
+
+
+async def unloading(rig: Rig) -> tuple[TritonServer, asyncio.Task[None]]:
+    """A model `m` that Triton frees until it is let go, and the unload that waits for it."""
+    server = rig.connect()
+    await rig.place("m", hold="unload")
+    await server.load("m", unnoticed)
+    unload = asyncio.create_task(server.unload("m"))
+    await rig.until_state("m", "UNLOADING")
+    return server, unload
+
+
+async def freed(rig: Rig, unload: asyncio.Task[None]) -> None:
+    """The model is let go: the unload ends when it is gone."""
+    rig.let_go("m", "unload")
+    await unload
+    assert await rig.states("m") == ["UNAVAILABLE"]
 
 
 class Rig(ABC):

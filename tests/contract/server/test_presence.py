@@ -11,7 +11,7 @@ import pytest
 from adapter.errors import ServerDied
 from adapter.telemetry.metrics import REGISTRY
 from adapter.triton.server import TritonServer
-from tests.contract.server.rig import Rig, is_still_running, unnoticed
+from tests.contract.server.rig import Rig, is_still_running, unloading, unnoticed
 
 
 async def test_calls_wait_for_a_triton_that_is_not_there_yet(make_rig: Callable[..., Rig]) -> None:
@@ -68,11 +68,7 @@ async def test_a_load_that_triton_died_over_is_not_repeated(rig: Rig) -> None:
 
 async def test_an_unload_goes_on_over_a_restart(rig: Rig) -> None:
     """A Triton that died has freed everything."""
-    server = rig.connect()
-    await rig.place("m", hold="unload")
-    await server.load("m", unnoticed)
-    unload = asyncio.create_task(server.unload("m"))
-    await rig.until_state("m", "UNLOADING")
+    _, unload = await unloading(rig)
 
     await rig.kill()
     assert await is_still_running(unload)

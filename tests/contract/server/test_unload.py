@@ -9,25 +9,18 @@ import pytest
 from adapter.stubs import service_pb2 as pb
 from adapter.triton.client import TritonClient
 from adapter.triton.server import TritonServer
-from tests.contract.server.rig import Rig, is_still_running, unnoticed
+from tests.contract.server.rig import Rig, freed, is_still_running, unloading, unnoticed
 
 GONE = ["UNAVAILABLE"]
 
 
 async def test_unload_waits_for_a_slow_end(rig: Rig) -> None:
     """Triton's own call returns while the model still finalizes."""
-    server = rig.connect()
-    await rig.place("m", hold="unload")
-    await server.load("m", unnoticed)
-    unload = asyncio.create_task(server.unload("m"))
-    await rig.until_state("m", "UNLOADING")
+    server, unload = await unloading(rig)
     assert await is_still_running(unload)
     assert server.obstacle("m").startswith("version 1 has been UNLOADING for ")
 
-    rig.let_go("m", "unload")
-    await unload
-
-    assert await rig.states("m") == GONE
+    await freed(rig, unload)
     assert not await server.is_ready("m")
 
 
@@ -169,36 +162,22 @@ async def test_a_model_whose_directory_is_gone_is_waited_for(rig: Rig) -> None:
 
     unload = asyncio.create_task(server.unload("m"))
     await rig.until_state("m", "UNLOADING")
-    rig.let_go("m", "unload")
-    await unload
-
-    assert await rig.states("m") == GONE
+    await freed(rig, unload)
 
 
 async def test_a_directory_that_goes_during_the_wait_is_made_again(rig: Rig) -> None:
     """Whoever removed it, the unload still ends, and not too early."""
-    server = rig.connect()
-    await rig.place("m", hold="unload")
-    await server.load("m", unnoticed)
-    unload = asyncio.create_task(server.unload("m"))
-    await rig.until_state("m", "UNLOADING")
+    _, unload = await unloading(rig)
     await rig.repository.remove("m")
     await rig.until_state("m", "UNLOADING")
     assert await is_still_running(unload)
 
-    rig.let_go("m", "unload")
-    await unload
-
-    assert await rig.states("m") == GONE
+    await freed(rig, unload)
 
 
 async def test_an_unload_that_was_given_up_can_be_repeated(rig: Rig) -> None:
     """ModelMesh does so; the next one finds the end."""
-    server = rig.connect()
-    await rig.place("m", hold="unload")
-    await server.load("m", unnoticed)
-    unload = asyncio.create_task(server.unload("m"))
-    await rig.until_state("m", "UNLOADING")
+    _, unload = await unloading(rig)
     unload.cancel()
     await asyncio.wait({unload})
 

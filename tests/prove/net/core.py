@@ -58,8 +58,8 @@ MISTAKES = (
         "purge of others",
         "A purge deletes directories that the adapter has not placed.",
         "adapter/triton/repository.py",
-        "self._take_out(path for path in self._entries() if not self.is_of_others(path.name))",
-        "self._take_out(self._entries())",
+        "self._discard(path for path in self._entries() if not self.is_of_others(path.name))",
+        "self._discard(self._entries())",
         ("fronts/test_repository_api.py",),
     ),
     Mistake(
@@ -137,7 +137,7 @@ MISTAKES = (
     Mistake(
         "restored in any order",
         "Restores begin with the model that was confirmed first, not last.",
-        "adapter/lifecycle/reconciler.py",
+        "adapter/lifecycle/background.py",
         "heapq.nlargest(places, lost,",
         "heapq.nsmallest(places, lost,",
         ("fault/test_triton_faults.py",),
@@ -145,7 +145,7 @@ MISTAKES = (
     Mistake(
         "failed for ever",
         "A model whose unload was not finished is taken down again only when a call asks for it.",
-        "adapter/lifecycle/reconciler.py",
+        "adapter/lifecycle/background.py",
         "        model.is_paused = False\n",
         "",
         ("fault/test_what_no_call_asks_for.py",),
@@ -153,7 +153,7 @@ MISTAKES = (
     Mistake(
         "ready withheld",
         "Loads of a front begin between a purge and the READY that it was made for.",
-        "adapter/lifecycle/takeover.py",
+        "adapter/lifecycle/reconciler.py",
         "            await set_within(self._told_ready, READY_SECONDS)\n",
         "",
         ("fault/test_what_no_call_asks_for.py", "unit/lifecycle/test_takeover.py"),
@@ -185,7 +185,7 @@ MISTAKES = (
     Mistake(
         "restore in spite of a call",
         "A restore begins for a model that a call waits for.",
-        "adapter/lifecycle/reconciler.py",
+        "adapter/lifecycle/background.py",
         "return model.operation is None and model.model_id not in self._calls",
         "return model.operation is None",
         ("fault/test_calls_before_a_take_over_has_ended.py",),
@@ -297,9 +297,9 @@ MISTAKES = (
     Mistake(
         "no take-over",
         "An adapter that restarts does not take over what Triton serves.",
-        "adapter/lifecycle/takeover.py",
-        'partial(self._repeat, self._take_over, "take-over")',
-        'partial(self._repeat, self._look_at_triton, "take-over")',
+        "adapter/lifecycle/reconciler.py",
+        "self._problem = None if await self.taking_over.run() else NOT_ASKED",
+        "self._problem = NOT_ASKED",
         ("integration/test_a_restart_of_the_adapter_is_not_noticed.py", "fault/test_calls_before_a_take_over_has_ended.py"),
     ),
     Mistake(

@@ -65,8 +65,8 @@ MISTAKES = (
         "path out of a model",
         "A key or a member of an archive may have `..` in its path.",
         "adapter/paths.py",
-        'if segment in (".", ".."):',
-        'if segment == ".":',
+        'if segment in ("", ".", ".."):',
+        'if segment in ("", "."):',
         ("security/test_archives_stay_inside.py", "contract/bucket/test_every_store_keeps_the_contract.py"),
     ),
     Mistake(

@@ -11,8 +11,7 @@ from aiohttp import web
 
 from adapter.fronts.answers import json_answer
 from adapter.fronts.bodies import Budget
-from adapter.fronts.edge import Edge, Front, Handler, Route, rules_of
-from adapter.fronts.listening import Runner
+from adapter.fronts.edge import Front, Handler, Request, Route, Server, rules_of
 from adapter.settings import read_group
 from adapter.settings.fronts import HttpSettings
 
@@ -24,7 +23,7 @@ class Served:
     """The port of a front, and what works on its requests."""
 
     port: int
-    edge: Edge
+    edge: Server
 
     async def raw(self, text: bytes) -> bytes:
         """What comes back for these bytes, until the server closes."""
@@ -50,17 +49,17 @@ def route(method: str, path: str, handler: Handler) -> Route:
 async def served(*routes: Route, echoed: Sequence[str] = (), restricted: str = "", **env: str) -> AsyncIterator[Served]:
     """A front that writes errors as V2 does; `restricted` as HTTP_RESTRICTED_API, the settings as with these variables."""
 
-    def fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+    def fails(_request: Request, status: int, text: str) -> web.Response:
         return json_answer({"error": text}, status)
 
     settings = read_group(HttpSettings, env)
-    edge = Edge(
+    edge = Server(
         Front(name="v2", routes=routes, fails=fails, echoed=echoed),
         settings,
         rules_of(restricted),
         Budget(settings.bodies_bytes),
     )
-    runner = Runner(edge, settings)
+    runner = web.ServerRunner(edge)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
-from adapter.fronts.bodies import MOST_MEMBERS, body_of
+from adapter.fronts.bodies import MOST_MEMBERS
+from adapter.fronts.edge import Request
 from tests.unit.fronts.rigs import parts_of, route, served
 
 LIMIT = 200_000
@@ -18,8 +19,8 @@ LONG = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(6000
 """No shorter when it is compressed, and several pieces of a connection."""
 
 
-async def told(request: web.Request) -> web.Response:
-    body = await body_of(request)
+async def told(request: Request) -> web.Response:
+    body = await request.body()
     return json_answer(f"{len(body)} {hashlib.sha256(body).hexdigest()}")
 
 

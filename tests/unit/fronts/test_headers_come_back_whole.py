@@ -6,10 +6,11 @@ import pytest
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
+from adapter.fronts.edge import Request
 from tests.unit.fronts.rigs import parts_of, route, served
 
 
-async def handler(_request: web.Request) -> web.Response:
+async def handler(_request: Request) -> web.Response:
     return json_answer({})
 
 

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
-from adapter.fronts.edge import name_in
+from adapter.fronts.edge import Request
 from tests.unit.fronts.rigs import parts_of, route, served
 
 
-async def named(request: web.Request) -> web.Response:
-    return json_answer(name_in(request))
+async def named(request: Request) -> web.Response:
+    return json_answer(request.name)
 
 
 @pytest.mark.parametrize(

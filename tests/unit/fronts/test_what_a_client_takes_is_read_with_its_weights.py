@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from adapter.fronts.answers import COMPRESSED_FROM_BYTES, bytes_answer, coding_of, compressed, takes_json
+from adapter.fronts.edge import Request
 from tests.unit.fronts.rigs import parts_of, route, served
 
 
@@ -83,7 +84,7 @@ def test_json_is_taken_where_it_is_named(accepted: list[str], is_json: bool) -> 
     ],
 )
 async def test_an_answer_has_the_coding_that_was_chosen(header: bytes, size: int, coding: str | None) -> None:
-    async def handler(request: web.Request) -> web.Response:
+    async def handler(request: Request) -> web.Response:
         return compressed(request, bytes_answer(b"a" * size, "application/json"))
 
     async with served(route("GET", "/x", handler)) as front:

@@ -7,8 +7,8 @@ import pytest
 
 from adapter.errors import ModelRefused, ServerError, Superseded, UnloadUnfinished
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.reconciler import TAKING_OVER
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import TAKING_OVER
 from adapter.telemetry.metrics import UNLOADS_UNFINISHED
 from tests.builders import a_spec
 from tests.fakes.world import World

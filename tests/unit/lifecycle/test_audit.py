@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import ServerError
-from adapter.lifecycle.audit import PAUSE_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.looks import COMPARE_SECONDS
+from adapter.lifecycle.reconciler import Step
 from adapter.model import Layout, ServerModel
 from adapter.telemetry.metrics import INVENTORY_DRIFT
 from tests.builders import a_spec
@@ -19,7 +20,7 @@ from tests.fakes.world import FakeServer, World
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 AGREED = {"lost": 0, "not_serving": 0, "no_folder": 0, "unknown": 0}
-LOOKED = PAUSE_SECONDS + 5
+LOOKED = COMPARE_SECONDS + 5
 """After so many seconds a look has been made, whenever the last one was."""
 
 
@@ -121,7 +122,7 @@ async def test_what_is_found_at_a_take_over_is_told_at_once(world: World, make: 
     lifecycle.start()
     await asyncio.sleep(0.1)
     world.memory["a"] = "UNAVAILABLE"
-    lifecycle.registry.news.set()  # as a return of Triton does
+    lifecycle._reconciler.begin(Step.COMPARE)  # as a return of Triton does
     await asyncio.sleep(0.1)
 
     assert told() == AGREED | {"not_serving": 1}
@@ -135,7 +136,7 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
     await lifecycle.status()
     world.memory.clear()
     world.trace.clear()
-    lifecycle.registry.news.set()
+    lifecycle._reconciler.begin(Step.COMPARE)
     await asyncio.sleep(2 * LOOKED)
     assert "index" not in world.trace
     world.let_go("purge")
@@ -150,7 +151,7 @@ async def test_a_look_during_which_something_happens_is_made_again(make: Callabl
     lifecycle = await started(make)
     await lifecycle.load(A)
     world.hold("inventory")
-    lifecycle.registry.news.set()
+    lifecycle._reconciler.begin(Step.COMPARE)
     await world.until_held("inventory")
     await lifecycle.unload("a")
     world.let_go("inventory")
@@ -168,7 +169,7 @@ async def test_a_long_look_that_proved_nothing_is_not_made_again_at_once(make: C
     lifecycle = await started(make)
     await lifecycle.load(A)
     world.hold("inventory")
-    lifecycle.registry.news.set()
+    lifecycle._reconciler.begin(Step.COMPARE)
     await world.until_held("inventory")
     await asyncio.sleep(0.5)
     await lifecycle.unload("a")
@@ -187,7 +188,7 @@ async def test_a_look_that_is_too_late_before_the_folder_is_read_reads_no_folder
     lifecycle = await started(make)
     await lifecycle.load(A)
     world.hold("index")
-    lifecycle.registry.news.set()
+    lifecycle._reconciler.begin(Step.COMPARE)
     await world.until_held("index")
     looks = world.trace.count("inventory")
     await lifecycle.unload("a")
@@ -202,7 +203,7 @@ async def test_a_model_with_something_under_way_is_not_judged(make: Callable[[],
     world.hold("load")
     load = asyncio.create_task(lifecycle.load(A))
     await world.until_held("load")
-    lifecycle.registry.news.set()
+    lifecycle._reconciler.begin(Step.COMPARE)
     await asyncio.sleep(LOOKED)
 
     assert told() == AGREED

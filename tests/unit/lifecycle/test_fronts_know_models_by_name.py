@@ -9,7 +9,7 @@ import pytest
 
 from adapter.errors import Draining, ModelRefused, ServerError, ServerUnavailable, SourceNotFound, Superseded
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.takeover import NOT_ASKED
+from adapter.lifecycle.reconciler import NOT_ASKED
 from adapter.model import ModelSpec, Named
 from adapter.serving import AlreadyLoaded, KnownModel, Models
 from tests.builders import a_spec

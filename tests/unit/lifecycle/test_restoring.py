@@ -120,7 +120,7 @@ async def test_what_a_take_over_has_found_lost_is_counted_from_the_beginning(lif
     world.memory.clear()
     for model in lifecycle.registry:
         lifecycle.registry.move(model, State.LOST)
-    lifecycle._reconciler.begin()
+    lifecycle._background.begin()
     notices = []
     for _ in range(30):
         notices.append(lifecycle.notice())
@@ -197,22 +197,6 @@ async def test_a_triton_that_is_away_for_long_is_waited_for(lifecycle: RuntimeLi
 
 
 # ---- loads
-
-
-async def test_an_equal_load_of_a_loss_that_nobody_has_noticed_sends_what_is_placed(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 1)
-    world.hold("index")
-    world.restart_triton()
-    await world.until_held("index")
-    load = asyncio.create_task(lifecycle.load(specs[0]))
-    await until(lambda: "ready m0" in world.trace)
-    world.let_go("index")
-
-    assert (await load).size_bytes == 1_250_000
-    await asyncio.sleep(6)
-
-    assert sent(world) == ["m0"]
-    assert pulled(world) == ["open m0"]
 
 
 async def test_a_call_whose_placed_files_are_refused_pulls_them(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -413,22 +397,6 @@ async def test_what_is_lost_after_a_purge_is_restored(lifecycle: RuntimeLifecycl
     assert len(world.memory) == 2
 
 
-async def test_what_a_failed_purge_has_missed_is_restored_after_it(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await loaded(lifecycle, world, 2)
-    world.hold("purge")
-    world.fail("purge", WrongServer("restricted"))
-    status = asyncio.create_task(lifecycle.status())
-    await world.until_held("purge")
-    world.restart_triton()
-    await asyncio.sleep(3)
-    world.let_go("purge")
-    await status
-    await asyncio.sleep(6)
-
-    assert {state_of(lifecycle, "m0"), state_of(lifecycle, "m1")} == {State.LOADED}
-    assert world.memory == {"m0": "READY", "m1": "READY"}
-
-
 async def test_a_drain_lets_triton_finish_and_begins_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
     """What waits stays LOST, so that the journal has it for the next process."""
     await loaded(lifecycle, world, 6)
@@ -523,7 +491,7 @@ async def test_a_triton_over_another_repository_is_told_of_and_gets_nothing(
         await asyncio.sleep(3600)
     assert sent(world) == []
     assert outcomes.new == {}
-    assert [log["cause"] for log in logs if log["event"] == "restore.blind"] == ["Triton's --model-repository is not /models"]
+    assert [log["cause"] for log in logs if log["event"] == "reconciler.failed"] == ["Triton's --model-repository is not /models"]
 
     world.heal("verify")
     world.restart_triton()

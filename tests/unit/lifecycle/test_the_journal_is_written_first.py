@@ -19,7 +19,7 @@ async def test_triton_is_sent_nothing_that_is_not_written(lifecycle: RuntimeLife
     await world.until_held("written")
     await asyncio.sleep(5)
 
-    assert "slot a" not in world.trace
+    assert "load a" not in world.trace
     assert world.records["a"].placed == world.identities["a"]
     assert world.records["a"].content is not None
     world.let_go("written")

@@ -204,7 +204,7 @@ def serve(triton: ScriptedTriton, *, max_loading: int = 2, load_threads: int = 4
     )
 
 
-def unnoticed() -> None:
+async def unnoticed() -> None:
     """For a load whose sending does not matter."""
 
 

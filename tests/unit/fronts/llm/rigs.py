@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from adapter.fronts.llm.parameters import Wishes, wishes_of
-from adapter.fronts.llm.tensors import numbers_of, texts_of
+from adapter.fronts.llm.tensors import Outputs, Row
 from adapter.fronts.tensors import packed
-from adapter.inference import ModelInfo, Parameter, Tensor, TensorInfo
+from adapter.inference import ModelInfo
 from adapter.settings.fronts import LlmSettings
 from adapter.settings.kinds import read
+from tests.messages import Info, Tensor, info_of, tensors_of
 from tests.real.llm_models import LLM_API_INPUTS, LLM_API_OUTPUTS, TRTLLM_INPUTS, TRTLLM_OUTPUTS, VLLM_INPUTS, VLLM_OUTPUTS, Entry
 
 PLAIN_INPUTS: Sequence[Entry] = (("text_input", "TYPE_STRING", "1", False),)
@@ -32,20 +33,13 @@ def an_info(
 ) -> ModelInfo:
     """As Triton tells it of such a config."""
 
-    def entry(name: str, kind: str, dims: str) -> TensorInfo:
+    def entry(name: str, kind: str, dims: str) -> Any:
         shape = [int(dim) for dim in dims.split(",")]
         kind = kind.removeprefix("TYPE_").replace("STRING", "BYTES")
-        return TensorInfo(name=name, datatype=kind, shape=[-1, *shape] if batch else shape)
+        return Info(name=name, datatype=kind, shape=[-1, *shape] if batch else shape)
 
-    return ModelInfo(
-        name=name,
-        versions=("1",),
-        platform="",
-        inputs=[entry(*found[:3]) for found in inputs],
-        outputs=[entry(*found[:3]) for found in outputs],
-        is_decoupled=is_decoupled,
-        max_batch_size=batch,
-    )
+    entries = [[entry(*found[:3]) for found in each] for each in (inputs, outputs)]
+    return info_of(name, *entries, batch=batch, is_decoupled=is_decoupled)
 
 
 VLLM = an_info(VLLM_INPUTS, VLLM_OUTPUTS)
@@ -59,33 +53,23 @@ def wishes(is_tgi: bool = False, **parameters: Any) -> Wishes:
     return wishes_of(parameters, is_tgi=is_tgi)
 
 
-def values(tensors: Sequence[Tensor]) -> dict[str, Any]:
+def values(request: Any) -> dict[str, Any]:
     """Name → elements of each input, floats in short; its shape is that many."""
     found: dict[str, Any] = {}
+    tensors = tensors_of(request)
+    row = Row(named(*tensors), 0, 1)
     for tensor in tensors:
-        elements = [text.decode() for text in texts_of(tensor)] or [round(number, 5) for number in numbers_of(tensor)]
-        count = 1
-        for size in tensor.shape:
-            count *= size
-        assert count == len(elements), tensor
+        elements = [text.decode() for text in row.texts(tensor.name)] or [round(number, 5) for number in row.numbers(tensor.name)]
+        assert math.prod(tensor.shape) == len(elements), tensor
         found[tensor.name] = elements
     return found
 
 
-def texts(name: str, *elements: str | bytes, shape: Sequence[int] | None = None) -> Tensor:
-    """An output of texts."""
-    data = b"".join(struct.pack("<I", len(text)) + text for text in (each.encode() if isinstance(each, str) else each for each in elements))
-    return Tensor(name=name, datatype="BYTES", shape=shape or [len(elements)], data=data)
-
-
 def numbers(name: str, datatype: str, *elements: float) -> Tensor:
     """An output of numbers."""
-    return Tensor(name=name, datatype=datatype, shape=[len(elements)], data=packed(name, datatype, list(elements), len(elements)))
+    return Tensor(name, datatype, [len(elements)], packed(name, datatype, list(elements), len(elements)))
 
 
-def named(*tensors: Tensor) -> Mapping[str, Tensor]:
-    """Outputs of an answer by name."""
-    return {tensor.name: tensor for tensor in tensors}
-
-
-NO_PARAMETERS: Mapping[str, Parameter] = {}
+def named(*tensors: Tensor) -> Outputs:
+    """Outputs of an answer."""
+    return {tensor.name: (tensor.datatype, tensor.data) for tensor in tensors}

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.fronts.llm.backends import Piece, Profile, Token, profile_of
-from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.generating import Collector
 from adapter.fronts.llm.schemas import Lmi, Tgi
-from adapter.inference import InferenceFailed, Tensor
-from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, TRTLLM, VLLM, named, numbers, texts, wishes
+from adapter.inference import InferenceFailed
+from tests.messages import Tensor, texts
+from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, TRTLLM, VLLM, named, numbers, wishes
 
 PROFILES = [profile_of(info) for info in (VLLM, TRTLLM, LLM_API, PLAIN)]
 VLLMS, TRTLLMS, LLM_APIS, _ = PROFILES
@@ -95,7 +96,7 @@ def test_each_row_has_its_own_text_or_the_answer_fails(profile: Profile) -> None
 @pytest.mark.parametrize("data", [b"\x01", b"\x05\0\0\0a", struct.pack("<I", 2**32 - 1)])
 def test_a_text_that_is_cut_off(data: bytes) -> None:
     with pytest.raises(InferenceFailed, match="the model's output text_output is cut off"):
-        VLLMS.piece(named(Tensor(name="text_output", datatype="BYTES", shape=[1], data=data)), 0, 1)
+        VLLMS.piece(named(Tensor("text_output", "BYTES", [1], data)), 0, 1)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, 3e38])
@@ -126,7 +127,7 @@ def outputs(draw: st.DrawFn) -> list[Tensor]:
         if kind == "BYTES" and draw(st.booleans()):
             found.append(texts(name, *draw(st.lists(TEXT, max_size=3))))
         else:
-            found.append(Tensor(name=name, datatype=kind, shape=[1], data=draw(st.binary(max_size=24))))
+            found.append(Tensor(name, kind, [1], draw(st.binary(max_size=24))))
     return found
 
 

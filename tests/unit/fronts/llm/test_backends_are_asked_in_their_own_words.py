@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.backends import Question, profile_of
 from adapter.fronts.llm.parameters import RULES, BadParameter, BadPayload
-from adapter.inference import ModelInfo
+from adapter.inference import ModelInfo, parameters_of
 from tests.real.llm_models import LLM_API_INPUTS, TRTLLM_INPUTS, VLLM_INPUTS
 from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, PLAIN_INPUTS, TRTLLM, VLLM, an_info, values, wishes
 
@@ -23,8 +23,7 @@ SAMPLED = {"do_sample": True, "temperature": 0.5, "top_k": 5, "top_p": 0.25, "se
 
 
 def inputs(info: ModelInfo, question: Question = QUIET, prompts: tuple[str, ...] = ("é",), **parameters: Any) -> dict[str, Any]:
-    tensors, _ = profile_of(info).request(info, prompts, wishes(**parameters), question)
-    return values(tensors)
+    return values(profile_of(info).request(info, prompts, wishes(**parameters), question))
 
 
 def sampling(**parameters: Any) -> Any:
@@ -83,7 +82,7 @@ def test_the_ensemble_of_tensorrt_llm() -> None:
     flags = {"stream": [0], "exclude_input_in_output": [1], "return_log_probs": [0]}
     assert inputs(TRTLLM) == {"text_input": ["é"], "max_tokens": [30], "top_k": [1], **flags}
     assert inputs(TRTLLM, do_sample=True) == {"text_input": ["é"], "max_tokens": [30], "top_k": [5], "top_p": [0.85], **flags}
-    tgi, _ = profile_of(TRTLLM).request(TRTLLM, ["a"], wishes(True, do_sample=True), QUIET)
+    tgi = profile_of(TRTLLM).request(TRTLLM, ["a"], wishes(True, do_sample=True), QUIET)
     assert (values(tgi)["top_k"], values(tgi)["top_p"]) == ([0], [1.0])
     asked = inputs(TRTLLM, ALL, **SAMPLED, repetition_penalty=1.5, stop_sequences=["a", "b"], bad_sequences=["c"])
     assert asked == {
@@ -94,10 +93,10 @@ def test_the_ensemble_of_tensorrt_llm() -> None:
 
 
 def test_a_batch_has_a_row_for_each_prompt() -> None:
-    tensors, _ = profile_of(TRTLLM).request(TRTLLM, ["a", "b"], wishes(stop_sequences=["x", "y", "z"]), QUIET)
-    found = {tensor.name: list(tensor.shape) for tensor in tensors}
+    request = profile_of(TRTLLM).request(TRTLLM, ["a", "b"], wishes(stop_sequences=["x", "y", "z"]), QUIET)
+    found = {tensor.name: list(tensor.shape) for tensor in request.inputs}
     assert (found["text_input"], found["max_tokens"], found["stop_words"], found["stream"]) == ([2, 1], [2, 1], [2, 3], [2, 1])
-    assert values(tensors)["stop_words"] == ["x", "y", "z"] * 2
+    assert values(request)["stop_words"] == ["x", "y", "z"] * 2
 
 
 def test_other_versions_of_tensorrt_llm_have_other_names() -> None:
@@ -118,15 +117,15 @@ def test_the_llm_api_of_tensorrt_llm() -> None:
 
 
 def test_any_other_model_has_inputs_of_that_name_or_parameters_of_the_request() -> None:
-    tensors, parameters = profile_of(PLAIN).request(PLAIN, ["a"], wishes(**SAMPLED, stop_sequences=["x"], watermark=True), QUIET)
-    assert values(tensors) == {"text_input": ["a"]}
-    assert parameters == {
+    request = profile_of(PLAIN).request(PLAIN, ["a"], wishes(**SAMPLED, stop_sequences=["x"], watermark=True), QUIET)
+    assert values(request) == {"text_input": ["a"]}
+    assert parameters_of(request) == {
         "max_new_tokens": 30, "temperature": 0.5, "top_k": 5, "top_p": 0.25, "seed": 7, "presence_penalty": 1, "frequency_penalty": -1,
         "stop_sequences": '["x"]', "watermark": True,
     }  # fmt: skip
     rich = an_info([*PLAIN_INPUTS, ("temperature", "TYPE_FP32", "1", True), ("stream", "TYPE_BOOL", "1", True)])
-    tensors, parameters = profile_of(rich).request(rich, ["a"], wishes(temperature=0.5), ALL)
-    assert (values(tensors), parameters) == ({"text_input": ["a"], "temperature": [0.5], "stream": [1]}, {"max_new_tokens": 30})
+    request = profile_of(rich).request(rich, ["a"], wishes(temperature=0.5), ALL)
+    assert (values(request), parameters_of(request)) == ({"text_input": ["a"], "temperature": [0.5], "stream": [1]}, {"max_new_tokens": 30})
 
 
 LACKING = [
@@ -204,8 +203,8 @@ def test_any_wish_is_a_request_or_words(kind: str, parameters: dict[str, Any], i
     profile = profile_of(info)
     assert profile.name == kind
     try:
-        tensors, _ = profile.request(info, ["a", "b"] if batch else ["a"], wishes(is_tgi, **parameters), ALL)
+        request = profile.request(info, ["a", "b"] if batch else ["a"], wishes(is_tgi, **parameters), ALL)
     except HttpError as refused:
         assert refused.status == 424
     else:
-        assert "text_input" in values(tensors)
+        assert "text_input" in values(request)

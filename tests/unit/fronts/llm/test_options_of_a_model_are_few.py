@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from adapter.fronts.llm.options import Options, options_of, read
+from adapter.fronts.llm.answering import Options, options_of, read
 from tests.unit.fronts.llm.rigs import settings
 
 PLAIN = Options(**vars(settings()))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.fronts.llm.backends import Piece, Token
-from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.generating import Collector
 from tests.unit.fronts.llm.rigs import wishes
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\ufffd"), max_size=12)

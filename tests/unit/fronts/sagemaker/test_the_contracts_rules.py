@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
-from adapter.fronts.answers import HttpError
-from adapter.fronts.memory import is_out_of_memory
+from adapter.fronts.answers import HttpError, is_out_of_memory
 from adapter.fronts.sagemaker import model_id_of, named, page
 from adapter.model import id_problem
 from adapter.serving import KnownModel
