@@ -240,11 +240,12 @@ class Journal:
 
     def note(self, entry: Entry) -> None:
         """As `ports.Journal`."""
+        key = key_of(entry)
         if isinstance(entry, Sized):  # what is noted again comes last
-            self._lines.pop(key_of(entry), None)
-            if entry.content.spec not in self.sizes and len(self.sizes) >= MOST_SIZES:
+            self._lines.pop(key, None)
+            if key[1] not in self.sizes and len(self.sizes) >= MOST_SIZES:
                 self.forget(next(iter(self.sizes.values())))
-        if self._known.put(key := key_of(entry), entry):
+        if self._known.put(key, entry):
             self._lines[key] = line = line_of(entry)
             self._take(key, line)
         else:

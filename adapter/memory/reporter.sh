@@ -26,5 +26,5 @@ tell() {
 }
 while kill -0 "$PPID"; do
   { tell >"$file.new" && mv -f "$file.new" "$file"; } || rm -f "$file.new"
-  sleep 0.5; for second in 1 2 3 4; do [ "$file.asked" -nt "$file" ] || sleep 1; done
+  sleep 0.5; for pause in 2 2; do [ "$file.asked" -nt "$file" ] || sleep $pause; done
 done 2>/dev/null

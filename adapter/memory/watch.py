@@ -32,7 +32,7 @@ TICK_SECONDS, IDLE_SECONDS = 0.4, 5.0
 """Between two looks; the first one below the reporter's own half second."""
 DEVICES_SECONDS, NO_DEVICES_SECONDS = 1.0, 60.0
 """Between two questions for Triton's metrics while something is watched; where there is no GPU."""
-SETTLED_SECONDS = 5.0
+SETTLED_SECONDS = 15.0
 """Longest wait for a measurement; ModelMesh waits 30 s for a size."""
 NEARLY_FULL = 0.95
 """Share of the limit from which on nothing more is loaded: the kernel kills at all of it."""

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -28,13 +29,13 @@ from adapter.model import Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id
 from tests.real.memory_group import MemoryGroup, memory_group
-from tests.real.models import Files, affine, ensemble, onnx_file
-from tests.real.pod import BUCKET, Pod, secret
+from tests.real.models import Files, affine, ensemble, onnx_file, write
+from tests.real.pod import Pod
 from tests.real.polls import until
-from tests.real.s3 import S3Server
 
 WITHIN, WITHIN_BYTES = 0.10, 4 * MIB
 """How far a measured size may be from the truth."""
+CLAIM: dict[str, Any] = {"storage_key": "", "storage_params": {"type": "pvc", "name": "c"}}
 HOLDER = '''"""Holds memory: when it starts, when it is first asked, or slowly in the background."""
 
 import json
@@ -154,7 +155,7 @@ def kinds(*, is_whole: bool) -> list[Kind]:
 
 
 @contextmanager
-def pod(folder: Path, s3: S3Server, **env: str) -> Iterator[tuple[Pod, MemoryGroup]]:
+def pod(folder: Path, **env: str) -> Iterator[tuple[Pod, MemoryGroup]]:
     """Triton in a group of its own with the reporter, the adapter beside it."""
     volume = folder / "volume"
     file, models = volume / "_adapter" / "triton-memory", volume / "_triton_models"
@@ -164,9 +165,9 @@ def pod(folder: Path, s3: S3Server, **env: str) -> Iterator[tuple[Pod, MemoryGro
             "CONTAINER_MEM_REQ_BYTES": "12GiB",
             "LOADTIME_TIMEOUT": "120000",
             "LOADING_CONCURRENCY": "4",
-            "CACHE_MAX_BYTES": "16GiB",
+            "PVC_MOUNTS_DIR": str(folder / "claims"),
         } | env
-        made = Pod(volume, secret(folder / "secret", s3), settings, wrapper=group.wrapper)
+        made = Pod(volume, folder / "secrets", settings, wrapper=group.wrapper)
         stack.enter_context(made)
         made.mesh.start()
         until(file.exists, "the reporter's first report")
@@ -206,16 +207,16 @@ def sizes(volume: Path) -> Mapping[str, Sized]:
     }
 
 
-def measured(chosen: list[Kind], folder: Path, s3: S3Server, *, at_once: int = 4, look_seconds: float = 20) -> list[Line]:
+def measured(chosen: list[Kind], folder: Path, *, at_once: int = 4, look_seconds: float = 20) -> list[Line]:
     """Load, ask and load again. Blocks for a minute or two."""
     for kind in chosen:
-        s3.put_folder(BUCKET, kind.name, kind.files)
-    with pod(folder, s3) as (running, group):
+        write(kind.files, folder / "claims" / "c" / kind.name)
+    with pod(folder) as (running, group):
         mesh, first, told = running.mesh, {}, {}
         for kind in chosen:
             key = (kind.name, kind.model_type, kind.name)
-            first[kind.name] = mesh.predict(*key)
-            answered = mesh.load(*key).sizeInBytes
+            first[kind.name] = mesh.predict(*key, **CLAIM)
+            answered = mesh.load(*key, **CLAIM).sizeInBytes
             told[kind.name] = answered or mesh.runtime.modelSize(spi.ModelSizeRequest(modelId=kind.name), timeout=30).sizeInBytes
             if kind.asks:
                 asked = np.zeros((1, 1024), np.float32) if kind.model_type == "onnx" else np.zeros(4, np.float32)
@@ -225,7 +226,7 @@ def measured(chosen: list[Kind], folder: Path, s3: S3Server, *, at_once: int = 4
         lines = []
         for kind in chosen:
             known = sizes(running.volume)[kind.name]
-            again = mesh.predict(kind.name, kind.model_type, kind.name)
+            again = mesh.predict(kind.name, kind.model_type, kind.name, **CLAIM)
             lines.append(
                 Line(kind.name, first[kind.name], told[kind.name], known.size_bytes, known.source, again, true_bytes(group, kind.name))
             )
@@ -233,7 +234,7 @@ def measured(chosen: list[Kind], folder: Path, s3: S3Server, *, at_once: int = 4
         for kind in chosen:
             mesh.unload(kind.name)
         with ThreadPoolExecutor(at_once) as pool:
-            again_told = list(pool.map(lambda kind: mesh.load(kind.name, kind.model_type, kind.name).sizeInBytes, chosen))
+            again_told = list(pool.map(lambda kind: mesh.load(kind.name, kind.model_type, kind.name, **CLAIM).sizeInBytes, chosen))
         for line, size in zip(lines, again_told, strict=True):
             assert size >= line.measured, f"{line.model}: told {show(size)} when it was loaded again"
     return lines
@@ -269,8 +270,8 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="six models instead of thirty")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to this file")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, S3Server(Path(folder) / "s3") as s3:
-        lines = measured(kinds(is_whole=not given.short), Path(folder), s3)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = measured(kinds(is_whole=not given.short), Path(folder))
     wrong = [problem for line in lines for problem in line.problems]
     print("\n".join(wrong))
     if given.json:

@@ -93,6 +93,21 @@ def traffic(amounts: Amounts) -> Proof:
     return proof
 
 
+def memory(_: Amounts) -> Proof:
+    """Sizes of thirty models beside what the kernel says of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        proof, code, _ = _ran("memory: sizes of models, measured and true", ["-m", "tests.prove.memory", "--json", found])
+        proof.command = proof.command.partition(" --json")[0]
+        if found.is_file():
+            said = json.loads(found.read_text())
+            held = len(said["rows"]) - len(said["wrong"])
+            proof.rows.append(Row("sizes of models", len(said["rows"]), held, len(said["wrong"]), "; ".join(said["wrong"])))
+    if code:
+        proof.wrong.append(f"it ended with code {code}")
+    return proof
+
+
 def fuzz(amounts: Amounts) -> Proof:
     """Hostile input of any kind."""
     with tempfile.TemporaryDirectory() as folder:
@@ -180,6 +195,7 @@ def _suite(name: str) -> Callable[[Amounts], Proof]:
 PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
     "traffic": traffic,
+    "memory": memory,
     "fuzz": fuzz,
     "simulation": simulation,
     **{name: _suite(name) for name in SUITES},
