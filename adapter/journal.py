@@ -166,7 +166,7 @@ def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
             return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
         if about.id is None and isinstance(about.sized, Content):
             return ("sized", about.sized.spec), msgspec.json.decode(line, type=Sized)
-        if about.id is None and about.sized is not None:
+        if about.id is None and isinstance(about.sized, str):
             return ("sized", about.sized), None
     return None
 
