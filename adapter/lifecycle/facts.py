@@ -108,7 +108,7 @@ class Facts:
         size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)
         source: SizeSource = "files" if not size else "reported" if size == reported_bytes else "given"
         seen = known.size_bytes if known is not None and known.source in _SEEN else 0
-        size = max(size, seen) or self.estimate(spec, file_bytes)
+        size = max(size or 0, seen) or self.estimate(spec, file_bytes)
         return self._loaded(model, size, reported_bytes, is_booked=spec.named is not None, source=source)
 
     def restored(self, model: Model, reported_bytes: int) -> int:
