@@ -214,8 +214,7 @@ def _models(chosen: argparse.Namespace) -> int:
         capacity_bytes = read_group(CapacitySettings).capacity_bytes
     with suppress(KeyboardInterrupt):
         while True:
-            seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
-            columns = shutil.get_terminal_size().columns
+            seen, columns = models.look(_ask_adapter, triton, volume, capacity_bytes), shutil.get_terminal_size().columns
             if chosen.json:
                 text = models.as_json(seen, drift_only=chosen.drift)
             elif chosen.sizes:

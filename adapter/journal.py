@@ -82,7 +82,7 @@ class _Key(msgspec.Struct):
 
     id: str | None = None
     crash: Digest | None = None
-    sized: Content | Digest | None = None
+    sized: Content | None = None
     gone: bool = False
 
 
@@ -227,8 +227,8 @@ class Journal:
         """Of the file that this process has begun; so are the next two. Used by the thread."""
         self._size_bytes = self._most_bytes = 0
         self._writing: asyncio.Task[None] | None = None
-        self._new = list[bytes]()
-        """Lines that are not in the file."""
+        self._new: dict[Key, bytes] = {}
+        """Lines that are not in the file, the last one of each key."""
         self._noted = 0
         """Notes taken."""
         self._settled = -1.0
@@ -249,7 +249,7 @@ class Journal:
                 self.forget(next(iter(self.sizes.values())))
         if self._known.put(key, entry):
             self._lines[key] = line = line_of(entry)
-            self._take(line)
+            self._take(key, line)
         else:
             log.warning("journal.full", entries=MAX_ENTRIES)
 
@@ -257,7 +257,8 @@ class Journal:
         """As `ports.Journal`."""
         if self._known.put(key := key_of(entry), None):
             del self._lines[key]
-            self._take(_line({key[0]: key[1], "gone": True}))
+            name, about = next(iter(msgspec.to_builtins(entry).items()))
+            self._take(key, _line({name: about, "gone": True}))
 
     async def written(self) -> None:
         """As `ports.Journal`."""
@@ -274,12 +275,12 @@ class Journal:
                 self._writing.cancel()
             self._has_settled.set()
             with suppress(TimeoutError):
-                thread.submit(self._write, b"".join(self._new)).result(END_SECONDS)
+                thread.submit(self._write, b"".join(self._new.values())).result(END_SECONDS)
                 self._close_file()
             thread.shutdown()
 
-    def _take(self, line: bytes) -> None:
-        self._new.append(line)
+    def _take(self, key: Key, line: bytes) -> None:
+        self._new[key] = line
         self._noted += 1
         self._write_soon()
 
@@ -293,7 +294,7 @@ class Journal:
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         is_dropped = False
         while is_dropped or self._settled < self._noted:
-            added, self._new, number = b"".join(self._new), [], self._noted
+            added, self._new, number = b"".join(self._new.values()), {}, self._noted
             self._settled = min(self._settled, number)
             problem = await asyncio.wrap_future(thread.submit(self._write, added))
             self._settled = number if problem is None else math.inf

@@ -321,24 +321,8 @@ class Placed:
     """Of its plain files, each file once. What lies behind a link is not counted: a claim's server may not answer."""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What a file's content has decided."""
-
-    path: str
-    """Where the file is placed."""
-    written: Mapping[str, bytes] = field(default_factory=dict)
-    """Placed path → content that we make."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What of a layout depends on a file's content, and is decided when the file is there."""
-
-    path: str
-    """Placed path of the file, until it is decided."""
-    decide: Callable[[Ends], Decision] = field(repr=False, compare=False)
-    """Pure. Raises InvalidModel."""
+Decide = Callable[[Ends], tuple[str, Mapping[str, bytes]]]
+"""What a file's content decides: where the file is placed, and what is written: placed path → content. Pure. Raises InvalidModel."""
 
 
 @dataclass(frozen=True)
@@ -359,8 +343,8 @@ class Layout:
     """What helps if Triton refuses the model, in words."""
     warnings: tuple[str, ...] = ()
     """What the model will not do although it loads, in words."""
-    questions: tuple[Question, ...] = ()
-    """Asked of the pulled files before anything is placed; none where names and configs say all."""
+    questions: Mapping[str, Decide] = field(default_factory=dict, repr=False, compare=False)
+    """Placed path, until it is decided → what is asked of the pulled file; none where names and configs say all."""
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:

@@ -54,7 +54,9 @@ MOST_MEMBERS = 10_000
 READ_SECONDS = 60.0
 """Longest time for a client to send its body: until then it has one of HTTP_MAX_REQUESTS."""
 FREE_BYTES = 256 * 1024
-"""A body up to this length is not counted. A larger one is parsed in a thread: the event loop has other requests."""
+"""A body up to this length is not counted."""
+THREAD_BYTES = 64 * 1024
+"""A body above this length is parsed in a thread: the event loop has other requests."""
 _READ = 2
 """Copies of a body at once: its chunks, and their join."""
 _PASSED_ON = 3
@@ -251,7 +253,7 @@ async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Resu
 
     A cancel goes on when the thread has ended: until then it has the memory that was taken for it.
     """
-    if not is_counted(size_bytes):
+    if size_bytes <= THREAD_BYTES:
         return work()
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:

@@ -54,7 +54,7 @@ class Request(Bodies):
     def __init__(self, server: Server, *parts: Any) -> None:
         super().__init__(server.front.name, server.settings.max_body_bytes, server.budget, *parts)
         self.server = server
-        self.route, self.parts, self.allowed = server.found(self.method, self.rel_url.raw_path)
+        self.route, self.parts = server.found(self.method, self.rel_url.raw_path)
         given = self.headers.get(REQUEST_ID, "")
         self.id = given if _ID.fullmatch(given) else uuid.uuid4().hex
         self.started = time.monotonic()
@@ -153,12 +153,14 @@ class Server(web.Server):
             return _Closed()
         return _Connection(self, loop=self._loop, **self._kwargs)
 
-    def found(self, method: str, path: str) -> tuple[Route | None, Mapping[str, str], Sequence[str]]:
-        """The route of a request and what stands in its path; without a route the methods that the path has."""
+    def found(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """The route of a request, and what stands in its path. Where there is none, its handler says so."""
         for pattern, methods in self._routes.items():
             if found := pattern.fullmatch(path):
-                return methods.get(method), found.groupdict(), sorted(methods)
-        return None, {}, ()
+                route = methods.get(method)
+                allowed = {"Allow": ",".join(sorted(methods))}
+                return route or _no_route(HttpError(405, "method not allowed here", allowed)), found.groupdict()
+        return _no_route(HttpError(404, "the path does not exist")), {}
 
     async def drained(self, seconds: float) -> None:
         """Refuse new requests, and return when the running ones have ended, or the time is up."""
@@ -183,7 +185,8 @@ class Server(web.Server):
 
     async def _answered(self, request: Request) -> web.StreamResponse:
         try:
-            answer = await self._admitted(request).handler(request)
+            self._admit(request, request.route.api)
+            answer = await request.route.handler(request)
         except HttpError as refused:
             answer = self._failed(request, refused.status, refused.text)
             answer.headers.update(refused.headers)
@@ -191,27 +194,21 @@ class Server(web.Server):
             logs.note(reason=error.reason)
             answer = self._failed(request, status_of(error), error.text)
         except Exception:
-            log.exception("http.crashed", front=self.front.name, route=_pattern(request))
+            log.exception("http.crashed", front=self.front.name, route=request.route.path)
             answer = self._failed(request, 500, UNEXPECTED)
         if self.is_draining and not answer.prepared:
             answer.force_close()
         return answer
 
-    def _admitted(self, request: Request) -> Route:
-        route = request.route
-        if route is None:
-            if not request.allowed:
-                raise HttpError(404, "the path does not exist")
-            raise HttpError(405, "method not allowed here", {hdrs.ALLOW: ",".join(request.allowed)})
-        rule = self._rules.get(route.api)
-        if route.api != "health" and self.is_draining:
+    def _admit(self, request: Request, api: str) -> None:
+        rule = self._rules.get(api)
+        if api != "health" and self.is_draining:
             raise self._refused(UNAVAILABLE, "draining", "the adapter is shutting down and takes no new requests")
-        if route.api != "health" and len(self._running) > self.settings.max_requests:
+        if api != "health" and len(self._running) > self.settings.max_requests:
             most = self.settings.max_requests
             raise self._refused(UNAVAILABLE, "too_many", f"more than {most} requests at a time (HTTP_MAX_REQUESTS)")
         if rule is not None and not rule.allows(request.headers):
             raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule.header}")
-        return route
 
     def _refused(self, status: int, reason: str, text: str) -> HttpError:
         REFUSED.labels(self.front.name, reason).inc()
@@ -256,18 +253,20 @@ def _description(name: str) -> Handler:
     return handler
 
 
-def _pattern(request: Request) -> str:
-    return request.route.path if request.route else "-"
+def _no_route(refusal: HttpError) -> Route:
+    async def handler(_request: Request) -> web.Response:
+        raise refusal
+
+    return Route("-", "-", handler, "-")
 
 
 def _tell(request: Request, status: int, notes: Mapping[str, Any]) -> None:
     """The metrics and the canonical log line of one request: once for each."""
     seconds = time.monotonic() - request.started
     method = request.method if request.method in hdrs.METH_ALL else "-"
-    place = {"front": request.front, "method": method, "route": _pattern(request)}
+    place = {"front": request.front, "method": method, "route": request.route.path}
     SECONDS.labels(*place.values(), str(status)).observe(seconds)
-    is_quiet = request.route is not None and request.route.api == "health"
-    write = log.debug if is_quiet else log.error if status == 500 else log.warning if status > 500 else log.info
+    write = log.debug if request.route.api == "health" else log.error if status == 500 else log.warning if status > 500 else log.info
     write("http", **{**notes, **place, "status": status, "seconds": round(seconds, 4)})
 
 

@@ -23,6 +23,8 @@ from adapter.inference import DATATYPES, joined, split
 Array = npt.NDArray[Any]
 BASE64 = "base64"
 """Value of the parameter `content_type` of a tensor whose BYTES are written so in JSON."""
+_SLICE = 16 * 1024
+"""Elements that are packed at once: meanwhile no other thread runs, the event loop's neither."""
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _ALLOWED: Mapping[str, tuple[set[type], str]] = {
     **dict.fromkeys(_FLOATS, ({int, float}, "numbers")),
@@ -54,6 +56,11 @@ def packed(what: str, datatype: str, data: Any, count: int, *, is_base64: bool =
     flat = _flat(what, data)
     if len(flat) != count:
         raise HttpError(400, f"{what}: unable to parse 'data': Shape does not match true shape of 'data' field")
+    slices = (flat[start : start + _SLICE] for start in range(0, count, _SLICE))
+    return b"".join(_packed_slice(what, datatype, part, is_base64=is_base64) for part in slices)
+
+
+def _packed_slice(what: str, datatype: str, flat: Sequence[Any], *, is_base64: bool) -> bytes:
     allowed, words = _ALLOWED.get(datatype, ({int}, "whole numbers"))
     if not set(map(type, flat)) <= allowed:
         raise HttpError(400, f"{what}: {datatype} needs {words} in 'data'")
@@ -64,7 +71,7 @@ def packed(what: str, datatype: str, data: Any, count: int, *, is_base64: bool =
     kind = _kind(datatype)
     if datatype != "BOOL":
         limits = np.iinfo(kind)
-        if flat and not (limits.min <= min(flat) and max(flat) <= limits.max):
+        if not (limits.min <= min(flat) and max(flat) <= limits.max):
             raise HttpError(400, f"{what}: {datatype} holds numbers from {limits.min} to {limits.max}, and 'data' has another one")
     return np.array(flat, kind).tobytes()
 

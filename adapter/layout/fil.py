@@ -18,7 +18,7 @@ required, releases from 25.09 on take it for `is_classifier`; `threshold` is req
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -29,9 +29,8 @@ from adapter.layout import forests, model_config
 from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
-from adapter.layout.textproto import quoted
 from adapter.layout.tree import Tree, shortened
-from adapter.model import Decision, Question
+from adapter.model import Decide
 from adapter.volume.trees import Ends
 
 BACKEND = "fil"
@@ -61,7 +60,7 @@ def check_schema(tensors: Schema) -> None:
                 raise InvalidModel(f"the schema gives {tensor.name} another datatype than FP32, the only one of the FIL backend")
 
 
-def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -> Decision:
+def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
     """
     The forest's place in the directory of its version, and the config that is written beside it.
 
@@ -86,21 +85,18 @@ def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -
         )
     inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
     width = next((tensor.dims[0] for tensor in outputs if tensor.name == OUTPUT), forest.outputs)
+    answer = {"output_class": "false"}
+    if forest.classes > 1 or width > 1:
+        answer = {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
+    parameters = {"model_type": forest.model_type, **answer}.items()
     text = (
         f'backend: "{BACKEND}"\nmax_batch_size: {MAX_BATCH_SIZE}\n'
         f'input {{ name: "{INPUT}" data_type: TYPE_FP32 dims: [ {forest.features} ] }}\n'
         f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
-        f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
-    )
+        "dynamic_batching { }\n"
+    ) + "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters)
     config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
-    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config})
-
-
-def _answer(forest: Forest, width: int) -> str:
-    if forest.classes == 1 and width == 1:
-        return _parameter("output_class", "false")
-    probabilities = "true" if width > 1 else "false"
-    return _parameter("output_class", "true") + _parameter("threshold", "0.5") + _parameter("predict_proba", probabilities)
+    return f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config}
 
 
 def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
@@ -123,27 +119,26 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
     return replace(tensor, dims=dims)
 
 
-def questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> tuple[Question, ...]:
+def questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> dict[str, Decide]:
     """Of the forests of a user's own config: whether it makes room for what they give; none where the format is unknown."""
     usual = FORMATS.get(_format(config)) if config.said.backend == BACKEND else None
     paths = [f"{version}/{config.said.default_model_filename or usual}" for version in versions if usual]
-    return tuple(Question(path, partial(_compared, config, path)) for path in paths if path in tree.files)
+    return {path: partial(_compared, config, path) for path in paths if path in tree.files}
 
 
-def _compared(config: ModelConfig, path: str, ends: Ends) -> Decision:
+def _compared(config: ModelConfig, path: str, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 
     Raises:
         InvalidModel: Triton's buffers would be too small, with both numbers.
     """
-    decision = Decision(path)
     try:
         forest = forests.read(_format(config), ends)
     except Unreliable:
-        return decision
+        return path, {}
     if forest.model_type != _format(config):  # the backend says so
-        return decision
+        return path, {}
     given = _width(config.said.output, OUTPUT)
     is_class, needed = _answered(config, forest)
     if given is not None and given < needed:
@@ -162,7 +157,7 @@ def _compared(config: ModelConfig, path: str, ends: Ends) -> Decision:
             f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}: "
             f"{shortened(path)} says {forest.features} features"
         )
-    return decision
+    return path, {}
 
 
 def _format(config: ModelConfig) -> str:
@@ -189,7 +184,3 @@ def _width(side: Iterable[Any], name: str) -> int | None:
 
 def _numbers(count: int) -> str:
     return f"{count} number{'s' * (count != 1)}"
-
-
-def _parameter(key: str, value: str) -> str:
-    return f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}\n"

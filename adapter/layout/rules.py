@@ -24,7 +24,7 @@ from adapter.layout import backends, bundles, fil, model_config, schema, textpro
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
-from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.model import CHAT_PATHS, OPTIONS_FILE, Decide, Layout, Listing, ModelSpec, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.volume.trees import Ends
 
@@ -70,6 +70,8 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
     try:
+        if listing.is_single_file and (len(listing.files) != 1 or "/" in listing.files[0].path):
+            raise LayoutError("the model path is a file, so one file is expected")
         check(file.path for file in listing.files)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
@@ -97,7 +99,7 @@ def _with_options(layout: Layout, listing: Listing) -> Layout:
 def asked(layout: Layout) -> tuple[SourceFile, ...]:
     """The files whose ends `finished` needs, each once; none where the layout is finished."""
     parts = (layout, *layout.inner.values())
-    return tuple({part.links[question.path]: None for part in parts for question in part.questions})
+    return tuple({part.links[path]: None for part in parts for path in part.questions})
 
 
 def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
@@ -109,14 +111,14 @@ def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
     """
     inner = {name: finished(part, answers) for name, part in layout.inner.items()}
     links, written = dict(layout.links), dict(layout.written)
-    for question in layout.questions:
-        file = links.pop(question.path)
-        decision = question.decide(answers[file])
-        if decision.path in links:
-            raise InvalidModel(f"{shortened(file.path)} would be placed as {decision.path}, which is there already")
-        links[decision.path] = file
-        written |= decision.written
-    done = replace(layout, links=links, written=written, inner=inner, questions=())
+    for asked_path, decide in layout.questions.items():
+        file = links.pop(asked_path)
+        path, more = decide(answers[file])
+        if path in links:
+            raise InvalidModel(f"{shortened(file.path)} would be placed as {path}, which is there already")
+        links[path] = file
+        written |= more
+    done = replace(layout, links=links, written=written, inner=inner, questions={})
     _check_paths(done)
     return done
 
@@ -142,8 +144,8 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         return Layout({}, directories=(f"{directory}/{kind.directory_name}".rstrip("/"),))
     whole = Tree({**beside.files, **placed.files})
     if kind.backend == fil.BACKEND:
-        question = _forest(kind, inside, directory, schema_content)
-        return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=(question,))
+        questions = _forest(kind, inside, directory, schema_content)
+        return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=questions)
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
     config = _config(kind, inside, has_schema=schema_content is not None)
@@ -166,7 +168,7 @@ def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig 
     return model_config.read(text.encode()) if is_needed else None
 
 
-def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> Question:
+def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> dict[str, Decide]:
     """
     What must be known of the forest of one version before its config can be written.
 
@@ -177,7 +179,7 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
     tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
     fil.check_schema(tensors)
     path = version.files[name].path
-    return Question(f"{directory}/{name}", partial(fil.written, path, directory, name, tensors))
+    return {f"{directory}/{name}": partial(fil.written, path, directory, name, tensors)}
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:

@@ -26,7 +26,7 @@ G = TypeVar("G", bound=Group)
 MEMORY = "CONTAINER_MEM_REQ_BYTES"
 LOADERS = ("SAGEMAKER_PORT", "SAGEMAKER_BIND_TO_PORT", "SAGEMAKER_MULTI_MODEL", "TRITON_COMMAND")
 """One of these asks for an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
-_LOOPBACK, _ALL = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"}), frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - is compared
+_LOOPBACK, _ALL = frozenset({"localhost", "127.0.0.1", "::1"}), frozenset({"0.0.0.0", "::"})  # noqa: S104 - is compared
 
 RETIRED = {
     "MAX_CONC_KERAS_CONV_PROCS": (
@@ -110,13 +110,14 @@ class Settings:
         """Two servers of this pod on one address, or none that anybody could call."""
         if self.spi.listen is None and not self.has_fronts:
             yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
-        triton, http = self.triton.reach, self.http.address
+        triton, http, v2 = self.triton.reach, self.http.address, self.v2.port
+        is_here = not triton.host or triton.host.strip("[]") in _LOOPBACK
         listening = {
             "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen or Endpoint(),
-            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": triton if triton.host in {*_LOOPBACK, ""} else Endpoint(),
+            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": triton if is_here else Endpoint(),
             "METRICS_PORT": Endpoint(host="::", port=self.telemetry.metrics_port),
             "SAGEMAKER_PORT": Endpoint(host=http, port=self.sagemaker.port),
-            "V2_REST_PORT": Endpoint(host=http, port=self.v2.port),
+            "REST_PROXY_LISTEN_PORT" if v2 == self.rest_proxy.listen_port else "V2_REST_PORT": Endpoint(host=http, port=v2),
             "LMI_PORT": Endpoint(host=http, port=self.llm.port),
         }
         for (name, one), (other_name, other) in combinations(listening.items(), 2):
@@ -197,7 +198,7 @@ def _stand_in(groups: dict[str, Any], environ: Mapping[str, str]) -> None:
 
 def _meet(one: Endpoint, other: Endpoint) -> bool:
     """Whether servers at these two places of a pod share an address; port 0 is none."""
-    hosts = {one.host, other.host}
+    hosts = {one.host.strip("[]"), other.host.strip("[]")}
     if one.socket or other.socket or not one.port:
         return one.socket == other.socket is not None
     return one.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ALL) or hosts <= _LOOPBACK)

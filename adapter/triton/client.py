@@ -205,8 +205,6 @@ class TritonClient:
             return self._unavailable(details)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
             return TritonSilent(f"no answer within {timeout_seconds:g} s")
-        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata size exceeds" in details:
-            return CallRefused("Triton's answer is too long")
         if code is grpc.StatusCode.CANCELLED or (code in _UNKNOWN and details.startswith(_BROKEN)):
             return TritonDied(details)
         return CallRefused(details)

@@ -11,7 +11,6 @@ import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import SourceChanged, SourceNotFound, SourceUnavailable
@@ -25,11 +24,8 @@ def _threads() -> Workers:
     return Workers("memory", 64)
 
 
-@dataclass(frozen=True)
-class _Fault:
-    error: BaseException | None
-    """None: hang until stopped."""
-    after_bytes: int
+Fault = BaseException | None
+"""None: hang until stopped."""
 
 
 class MemoryBucket:
@@ -41,7 +37,6 @@ class MemoryBucket:
         self.place = f"memory://{bucket}"
         self.endpoint = "memory"
         self.words = f"bucket {bucket!r} in memory"
-        self.chunk_bytes = 64 * 1024
         self.calls: list[str] = []
         """`list prefix` and `read key start+length`, in order."""
         self.hanging = threading.Event()
@@ -51,7 +46,7 @@ class MemoryBucket:
         self._is_there = True
         self._page_objects = page_objects
         self._objects = dict(objects or {})
-        self._faults: dict[str, list[_Fault]] = {"list": [], "read": []}
+        self._faults: dict[str, list[Fault]] = {"list": [], "read": []}
         self._lock = threading.Lock()
 
     def put(self, key: str, content: bytes) -> None:
@@ -66,13 +61,13 @@ class MemoryBucket:
         """Take everything away."""
         self._is_there = False
 
-    def fail(self, call: str, error: BaseException, *, times: int = 1, after_bytes: int = 0) -> None:
-        """The next calls (`list` or `read`) fail, a read after so many bytes."""
-        self._faults[call] += [_Fault(error, after_bytes)] * times
+    def fail(self, call: str, error: BaseException, *, times: int = 1) -> None:
+        """The next calls (`list` or `read`) fail."""
+        self._faults[call] += [error] * times
 
-    def hang(self, call: str, *, times: int = 1, after_bytes: int = 0) -> None:
-        """The next calls hang until they are stopped."""
-        self._faults[call] += [_Fault(None, after_bytes)] * times
+    def hang(self, call: str) -> None:
+        """The next call hangs until it is stopped."""
+        self._faults[call].append(None)
 
     def etag(self, key: str) -> str:
         """Of the object as it is now."""
@@ -84,21 +79,19 @@ class MemoryBucket:
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        with self._called("list", f"list {prefix}") as fault:
-            return await _threads().run(lambda stop: self._page(fault, prefix, stop, token, limit, by_folder))
+        with self._called("list", f"list {prefix}") as faults:
+            return await _threads().run(lambda stop: self._page(faults, prefix, stop, token, limit, by_folder))
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says."""
         for read in reads:
             if not read.is_done:
                 start, length = read.start + read.taken, read.length - read.taken
-                with self._called("read", f"read {read.wanted.key} {start}+{length}") as fault:
-                    await _threads().run(partial(self._read, fault, read))
+                with self._called("read", f"read {read.wanted.key} {start}+{length}") as faults:
+                    await _threads().run(partial(self._read, faults, read))
 
-    def _page(self, fault: _Fault | None, prefix: str, stop: Stop, token: str | None, limit: int, by_folder: bool) -> Page:
-        stop.check()
-        if fault is not None:
-            self._play(fault, stop)
+    def _page(self, faults: list[Fault], prefix: str, stop: Stop, token: str | None, limit: int, by_folder: bool) -> Page:
+        self._play(faults, stop)
         if not self._is_there:
             raise SourceNotFound(f"there is no {self.place}")
         names = dict.fromkeys(_shown(key, prefix, by_folder) for key in sorted(self._objects) if key.startswith(prefix))
@@ -110,8 +103,8 @@ class MemoryBucket:
             next_token=shown[-1] if len(shown) < len(rest) else None,
         )
 
-    def _read(self, fault: _Fault | None, read: Read, stop: Stop) -> None:
-        stop.check()
+    def _read(self, faults: list[Fault], read: Read, stop: Stop) -> None:
+        self._play(faults, stop)
         wanted, start, length = read.wanted, read.start + read.taken, read.length - read.taken
         if not length:
             return
@@ -120,36 +113,33 @@ class MemoryBucket:
         if self.etag(wanted.key) != wanted.etag:
             raise SourceChanged(f"{wanted.key!r} was replaced after the listing")
         content = self._objects[wanted.key][start : start + length]
-        given = content if fault is None else content[: fault.after_bytes]
-        for offset in range(0, len(given), self.chunk_bytes):
-            stop.check()
-            read.give(given[offset : offset + self.chunk_bytes])
-        if fault is not None:
-            self._play(fault, stop)
+        read.give(content)
         if len(content) < length:
             raise SourceUnavailable(f"the body of {wanted.key!r} ended early")
         read.end()
 
     @contextmanager
-    def _called(self, call: str, trace: str) -> Iterator[_Fault | None]:
+    def _called(self, call: str, trace: str) -> Iterator[list[Fault]]:
         with self._lock:
             self.calls.append(trace)
             self.active += 1
-            fault = self._faults[call].pop(0) if self._faults[call] else None
+            faults, self._faults[call] = self._faults[call][:1], self._faults[call][1:]
         try:
-            yield fault
+            yield faults
         finally:
             with self._lock:
                 self.active -= 1
 
-    def _play(self, fault: _Fault, stop: Stop) -> None:
-        if fault.error is not None:
-            raise fault.error
-        woken = threading.Event()
-        with stop.waking(woken.set):
-            self.hanging.set()
-            woken.wait()
+    def _play(self, faults: list[Fault], stop: Stop) -> None:
         stop.check()
+        for fault in faults:
+            if fault is not None:
+                raise fault
+            woken = threading.Event()
+            with stop.waking(woken.set):
+                self.hanging.set()
+                woken.wait()
+            stop.check()
 
 
 def _shown(key: str, prefix: str, by_folder: bool) -> str:

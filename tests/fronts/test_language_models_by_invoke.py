@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from adapter.fronts.sagemaker import model_id_of
 from tests.fronts.rig import Answer, FrontsPod
 from tests.real.llm_models import mock_llm, vllm
 from tests.real.models import affine
+from tests.real.polls import until
 
 NAME = "an opaque name"
 
@@ -35,6 +38,20 @@ def test_a_text_is_lmis_rolling_schema(loaded: FrontsPod) -> None:
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json["details"]["generated_tokens"] == len(answer.json["details"]["tokens"]) == 2
     assert "".join(token["text"] for token in answer.json["details"]["tokens"]) == answer.json["generated_text"]
+
+
+def test_the_line_of_an_invoke_names_the_model(loaded: FrontsPod) -> None:
+    before = len(loaded.adapter.log_text())
+    assert invoke(loaded, {"inputs": "one"}).status == 200
+    said = until(lambda: [line for line in loaded.adapter.log_text()[before:].splitlines() if '"route"' in line], "its line")
+    assert (json.loads(said[0])["model"], json.loads(said[0])["model_id"]) == (NAME, model_id_of(NAME))
+
+
+def test_the_same_name_counts_over_v2(loaded: FrontsPod) -> None:
+    body = {"text_input": "one two", "exclude_input_in_output": True, "sampling_parameters": '{"max_tokens": 2}'}
+    answer = loaded.v2("POST", f"/v2/models/{quote(NAME)}/generate", body)
+    assert (answer.status, answer.json["model_name"]) == (200, NAME)
+    assert loaded.v2("GET", f"/v2/models/{quote(NAME)}/ready").status == 200
 
 
 def test_a_stream_of_lmi(loaded: FrontsPod) -> None:

@@ -11,9 +11,7 @@ import asyncio
 import json
 import math
 import random
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -33,8 +31,6 @@ from tests.mesh.watch import Watch
 from tests.real.children import PartError
 
 HELD, BROKEN, CANNOT = 0, 1, 2
-STUCK_TIMEOUT_MS = 15_000
-"""Announced where one load takes too long."""
 
 
 @dataclass
@@ -75,11 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--rate", type=_positive, default=15, help="requests a second (15)")
     add("--seed", type=int, default=1, help="decides order and time of everything that is chosen here (1)")
     add("--faults", action="store_true", help="kill and pause the neighbours; with given ones, ModelMesh alone dies")
-    add("--stuck", type=float, default=0, help="with own parts: seconds of a load that takes too long, of one model (none)")
     add("--fault-pause", type=_positive, default=8, help="calm seconds between two faults, on average (8)")
     add("--away", type=_positive, default=10, help="with own parts: seconds for which Triton hangs, or the store is away (10)")
     add("--hurry", type=_positive, default=30, help="failures are forgotten so many times sooner than after 7.5 to 15 minutes (30)")
-    add("--churn", action="store_true", help="a full cache refuses new models as ModelMesh does, while its oldest is young (off)")
     add("--keep-going", action="store_true", help="also after a rule is broken")
     add("--json", type=Path, metavar="FILE", help="faults, calls and broken rules, for other programs")
     given = parser.add_argument_group("against parts that run already")
@@ -118,7 +112,6 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
             times=Times().hurried(chosen.hurry),
             watch=watch,
             unload_bound_seconds=chosen.unload_bound,
-            churn_seconds=None if chosen.churn else 0.0,
         )
         print(f"ModelMesh starts: asks the adapter at {rig.adapter} for the runtime's status, for {mesh.times.start:g} s at most")
         if chosen.adapter:
@@ -139,7 +132,7 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
             faults=faults,
             fault_pause=chosen.fault_pause,
             keeps_going=chosen.keep_going,
-            line=_Screen().show,
+            line=partial(print, flush=True),
         )
         try:
             held = await session.run()
@@ -156,8 +149,8 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
 
 
 def _own(stack: ExitStack, chosen: argparse.Namespace) -> Rig:
-    parts = stack.enter_context(Parts({"LOADTIME_TIMEOUT": str(STUCK_TIMEOUT_MS)} if chosen.stuck else {}))
-    cases = populate(chosen.models, random.Random(chosen.seed), parts.put, stuck_seconds=chosen.stuck)
+    parts = stack.enter_context(Parts())
+    cases = populate(chosen.models, random.Random(chosen.seed), parts.put)
     faults: dict[str, Fault] = {
         "Triton dies (kill -9)": parts.restart_triton,
         "the adapter dies (kill -9)": parts.restart_adapter,
@@ -166,22 +159,6 @@ def _own(stack: ExitStack, chosen: argparse.Namespace) -> Rig:
     }
     print(f"adapter {parts.adapter.channel_target}, its log {parts.adapter.log_path}\nTriton {parts.triton.grpc_target}")
     return Rig(parts.adapter.channel_target, parts.triton.grpc_target, parts.volume, cases, faults)
-
-
-class _Screen:
-    """The line of each second: in place on a terminal, in as many rows as it needs there."""
-
-    def __init__(self) -> None:
-        self._rows = 1
-
-    def show(self, text: str) -> None:
-        if not sys.stdout.isatty():
-            print(text, flush=True)
-            return
-        rows = textwrap.wrap(text, max(20, shutil.get_terminal_size().columns - 1))
-        up = f"\033[{self._rows - 1}A" if self._rows > 1 else ""
-        print(f"\r{up}\033[J" + "\n".join(rows), end="", flush=True)
-        self._rows = len(rows)
 
 
 if __name__ == "__main__":

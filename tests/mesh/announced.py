@@ -10,8 +10,6 @@ UNIT_BYTES = 8192
 """ModelMesh counts in these. Source: `ModelLoader.java` 37, 55."""
 MIB = 1 << 20
 SHORTEST_TIMEOUT_MS = 100
-CHURN_AGES = 10
-CHURN_FLOOR_SECONDS = 3.0
 
 
 class FatalError(Exception):
@@ -92,8 +90,3 @@ class Announced:
     def timeout_seconds(self) -> float:
         """Of one load."""
         return self.timeout_ms / 1000
-
-    @property
-    def churn_seconds(self) -> float:
-        """A full cache whose oldest entry is younger takes no new model. Source: `ModelMesh.java` 697, 3870-3884."""
-        return CHURN_AGES * max(CHURN_FLOOR_SECONDS, self.timeout_seconds / 3)

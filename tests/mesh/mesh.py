@@ -37,9 +37,7 @@ class Mesh:
         times: Times | None = None,
         watch: Watch | None = None,
         unload_bound_seconds: float = UNLOAD_BOUND_SECONDS,
-        churn_seconds: float | None = 0.0,
     ) -> None:
-        """`churn_seconds`: the age below which the oldest model of a full cache stays; None takes it from the announced timeout."""
         self.runtime = runtime
         self.times = times or Times()
         self.watch = watch or Watch()
@@ -47,7 +45,6 @@ class Mesh:
         self.epoch = 0
         """Starts so far."""
         self._bound = unload_bound_seconds
-        self._churn = churn_seconds
         self._ground: Ground | None = None
 
     async def __aenter__(self) -> Mesh:
@@ -175,7 +172,6 @@ class Mesh:
             return copy
         if model_id in self._loads.branded:
             raise LoadError("its failed load had a weight of one unit: it is never tried again")
-        self._check_churn(ground)
         copy = Copy(self.models[model_id], asyncio.get_running_loop().create_future())
         ground.copies[model_id] = copy
         self._evicted(ground.accounts.insert(model_id, used))
@@ -183,13 +179,6 @@ class Mesh:
             raise LoadError("Entry too old for cache")
         copy.task = ground.spawn(self._loads.run(copy))
         return copy
-
-    def _check_churn(self, ground: Ground) -> None:
-        churn = ground.announced.churn_seconds if self._churn is None else self._churn
-        oldest = ground.accounts.oldest
-        if oldest and ground.accounts.room < ground.announced.default_units and ground.now() - oldest.last_used < churn:
-            ground.watch.figures.count("loads refused: the cache churns")
-            raise LoadError("Cache churn threshold exceeded")
 
     def _evicted(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -25,13 +25,11 @@ SETTINGS = {
 class Parts(Pod):
     """A pod and its store; `with`. All of them keep their ports over a restart."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        """`settings` of the adapter, beside those for a small runtime."""
+    def __init__(self) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="mesh-")
         self.folder = Path(self._temporary.name)
         self.s3 = S3Server(self.folder / "s3")
-        env = SETTINGS | dict(settings or {})
-        super().__init__(self.folder / "volume", self.folder / "config", env)
+        super().__init__(self.folder / "volume", self.folder / "config", SETTINGS)
 
     def __enter__(self) -> Self:
         self.s3.start()

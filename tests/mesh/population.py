@@ -40,21 +40,19 @@ def model_key(model_type: str) -> str:
     return json.dumps({"storage_key": STORAGE_KEY, "model_type": {"name": model_type}})
 
 
-def kind_of(number: int, *, with_stuck: bool = False) -> str:
-    """`good`, `slow`, `broken` on purpose, `too large` for the whole runtime, or `stuck` in its load."""
-    if with_stuck and number == 3:
-        return "stuck"
+def kind_of(number: int) -> str:
+    """`good`, `slow`, `broken` on purpose, or `too large` for the whole runtime."""
     return "too large" if number == 17 else "broken" if number % 20 == 11 else "slow" if number % 15 == 7 else "good"
 
 
-def populate(count: int, rng: random.Random, put: Callable[[str, Mapping[str, bytes]], None], *, stuck_seconds: float = 0) -> list[Case]:
-    """So many python models; each adds a number of its own. With `stuck_seconds`, one has a load that takes so long."""
+def populate(count: int, rng: random.Random, put: Callable[[str, Mapping[str, bytes]], None]) -> list[Case]:
+    """So many python models; each adds a number of its own."""
     cases = []
     for number in range(count):
-        kind = kind_of(number, with_stuck=bool(stuck_seconds))
+        kind = kind_of(number)
         size = LARGE_BYTES if kind == "too large" else rng.choice(SIZES)
         path = f"models/{number}"
-        sleeps = {"slow": SLOW_SECONDS, "stuck": stuck_seconds}.get(kind)
+        sleeps = SLOW_SECONDS if kind == "slow" else None
         files = dict(affine(1, number) if sleeps is None else sleeper(sleeps))
         if kind == "broken":
             files["1/model.py"] = b'raise RuntimeError("broken on purpose")\n'

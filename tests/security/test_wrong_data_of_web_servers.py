@@ -98,23 +98,6 @@ def test_of_an_endless_first_answer_one_byte_is_read(status):
 # ---- what a body is
 
 
-@pytest.mark.parametrize("status", [200, 206])
-def test_a_body_in_chunks_that_goes_on_is_another_one(status):
-    """A file that has grown, from a server that says no length: its first bytes are no old file."""
-    framed = b"%x\r\n%b\r\n1\r\nx\r\n0\r\n\r\n" % (SIZE, CONTENT)
-    headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(0, SIZE - 1) if status == 206 else {})}
-    with Hell(answering(status, headers, framed)) as server:
-        got, error = read(bucket_at(server))
-    assert type(error) is SourceUnavailable and len(got) < SIZE
-
-
-def test_a_chunk_of_a_negative_size_gives_no_byte_too_many():
-    """The standard library takes it."""
-    with Hell(answering(200, {"Transfer-Encoding": "chunked", **ETAG}, b"-5\r\n" + b"y" * 5000)) as server:
-        got, error = read(bucket_at(server), 0, 10, size=10)
-    assert type(error) is SourceUnavailable and len(got) < 10
-
-
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
 @pytest.mark.parametrize("key", ["m/model.tar.gz", "m/model.TGZ", "m/file.gz"])
 def test_a_packed_file_that_is_called_encoded_is_taken_as_it_is_stored(encoding, key):

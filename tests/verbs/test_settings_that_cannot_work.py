@@ -89,6 +89,8 @@ def test_a_capacity_that_modelmesh_refuses_is_refused_in_numbers(problems: Probl
         ({"ADAPTER_ENDPOINT": "127.0.0.1:8080", "V2_REST_PORT": "8080"}, "ADAPTER_ENDPOINT and V2_REST_PORT are both 8080"),
         ({"ADAPTER_ENDPOINT": "10.0.0.5:9464"}, "ADAPTER_ENDPOINT and METRICS_PORT are both 9464"),
         ({"HTTP_ADDRESS": "127.0.0.1", "LMI_PORT": "8085"}, "ADAPTER_PORT and LMI_PORT are both 8085"),
+        ({"HTTP_ADDRESS": "fd00::5", "LMI_PORT": "80", "ADAPTER_ENDPOINT": "[fd00::5]:80"}, "ADAPTER_ENDPOINT and LMI_PORT are both 80"),
+        ({"REST_PROXY_LISTEN_PORT": "9464"}, "METRICS_PORT and REST_PROXY_LISTEN_PORT are both 9464"),
         *(
             ({name: "-1"}, f"{name} is -1 bytes, but must be 0 or more")
             for name in ("HTTP_MAX_BODY_BYTES", "HTTP_BODIES_BYTES", "UNPACK_MAX_BYTES", "REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES")

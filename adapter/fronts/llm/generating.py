@@ -161,12 +161,6 @@ class Asked:
     text: str = "auto"
     """What an answer holds: `delta`, `cumulative`, or whichever the backend is known for."""
 
-    def question(self, info: ModelInfo) -> Question:
-        """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
-        has_details = self.wishes.has_details and not self.is_dynamic
-        has_lines = self.is_stream and not self.is_dynamic
-        return Question(is_stream=info.is_decoupled and (self.is_stream or has_details), has_details=has_lines or has_details)
-
 
 @dataclass(frozen=True)
 class Generation:
@@ -240,8 +234,27 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
     """
 
     async def asked_by(info: ModelInfo) -> Generation:
-        profile = profile_of(info)
-        request, collectors = _made(info, profile, asked, prompts)
+        profile, wishes = profile_of(info), asked.wishes
+        has_details = wishes.has_details and not asked.is_dynamic
+        question = Question(
+            is_stream=info.is_decoupled and (asked.is_stream or has_details),  # details have each token's text, which only a stream shows
+            has_details=has_details or (asked.is_stream and not asked.is_dynamic),
+        )
+        try:
+            request = profile.request(info, prompts, wishes, question)
+        except BadParameter as bad:
+            raise bad.called(wishes.names) from bad
+        request.model_name = asked.place.model
+        collectors = [
+            Collector(
+                prompt,
+                wishes,
+                is_cumulative=profile.is_cumulative if asked.text == "auto" else asked.text == "cumulative",
+                repeats_prompt=profile.repeats_prompt(info),
+                keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or profile.level(info) != "text"),
+            )
+            for prompt in prompts
+        ]
         answers = inference.stream(request) if info.is_decoupled else _whole(inference, request)
         return Generation(profile, collectors, *await begun(answers))
 
@@ -298,28 +311,6 @@ async def merged(sources: Sequence[Lines]) -> AsyncGenerator[tuple[int, Token, C
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-
-
-def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[Any, Sequence[Collector]]:
-    """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
-    question, wishes = asked.question(info), asked.wishes
-    level = profile.level(info)
-    try:
-        request = profile.request(info, prompts, wishes, question)
-    except BadParameter as bad:
-        raise bad.called(wishes.names) from bad
-    collectors = [
-        Collector(
-            prompt,
-            wishes,
-            is_cumulative=profile.is_cumulative if asked.text == "auto" else asked.text == "cumulative",
-            repeats_prompt=profile.repeats_prompt(info),
-            keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or level != "text"),
-        )
-        for prompt in prompts
-    ]
-    request.model_name = asked.place.model
-    return request, collectors
 
 
 async def _whole(inference: TritonInference, request: Any) -> Answers:

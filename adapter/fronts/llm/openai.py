@@ -102,7 +102,7 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     except BadParameter as bad:
         raise bad.called(theirs) from bad
     ignored = sorted(given.keys() - _OTHERS)[:MOST_PROMPTS]
-    return Wishes(**{**vars(wishes), "names": theirs, "ignored": [*wishes.ignored, *ignored]})
+    return replace(wishes, names=theirs, ignored=[*wishes.ignored, *ignored])
 
 
 def _prompts(value: Any) -> Sequence[str]:

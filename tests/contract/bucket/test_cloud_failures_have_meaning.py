@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 
 import pytest
-from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from adapter.errors import InvalidRequest, SourceDenied
 from adapter.workers import Stop
@@ -83,21 +81,6 @@ def container(azure_server):
 def azure_values(server, container):
     """No credentials yet."""
     return {name: value for name, value in server.storage_config(container).items() if name != "account_key"}
-
-
-def test_an_azure_connection_string_is_enough(azure_server, container):
-    """The Go adapter wanted the account's name as well."""
-    bucket = bucket_of({"type": "azure", "container": container, "connection_string": azure_server.connection_string})
-    assert read(bucket, listed(bucket)) == CONTENT
-
-
-def test_an_azure_sas_token_is_enough(azure_server, container):
-    """For one container, for reading."""
-    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-    permission = ContainerSasPermissions(read=True, list=True)
-    token = generate_container_sas(azure_server.account, container, account_key=azure_server.key, permission=permission, expiry=until)
-    bucket = bucket_of(azure_values(azure_server, container), sas_token=token)
-    assert read(bucket, listed(bucket)) == CONTENT
 
 
 def test_a_wrong_azure_key_is_denied(azure_server, container):

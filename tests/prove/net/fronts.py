@@ -33,8 +33,8 @@ MISTAKES = (
         "number out of range",
         "A number that its datatype cannot hold is wrapped around.",
         "adapter/fronts/tensors.py",
-        "if flat and not (limits.min <= min(flat) and max(flat) <= limits.max):",
-        "if flat and not limits.min <= min(flat):",
+        "if not (limits.min <= min(flat) and max(flat) <= limits.max):",
+        "if not limits.min <= min(flat):",
         ("fronts/test_v2_rest.py",),
     ),
     Mistake(

@@ -174,6 +174,7 @@ async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
     )
     model = Model("a", asked=spec, content=Content(journal.digests.of_spec(spec), journal.digests.of_listing(a_listing(["x"])), "cc"))
     registry.move(model, State.PULLING)
+    registry.move(model, State.LOADING)
     await journal.written()
     journal.close()
 
@@ -189,8 +190,11 @@ async def test_the_registrys_states_are_all_ones_that_a_reader_takes(rig: Rig) -
     journal = rig.start()
     registry = Registry(journal, UntoldMemory())
     model = Model("a", asked=a_spec("p", model_id="a"))
+    registry.move(model, State.PULLING)
+    await journal.written()
+    assert rig.found().records == {}, "there is nothing in Triton to take over"
     for state in (
-        State.PULLING, State.LOADING, State.LOADED, State.LOST, State.LOADING, State.UNLOADING, State.FAILED, State.UNLOADING,
+        State.LOADING, State.LOADED, State.LOST, State.LOADING, State.UNLOADING, State.FAILED, State.UNLOADING,
     ):  # fmt: skip
         registry.move(model, state)
         await journal.written()

@@ -26,7 +26,7 @@ async def test_the_decided_layout_is_what_is_placed(lifecycle: RuntimeLifecycle,
     asked: list[tuple[str, ...]] = []
 
     async def finished(_: Fetching, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
-        asked.append((*(question.path for question in layout.questions), *forest.trace[-1:]))
+        asked.append((*layout.questions, *forest.trace[-1:]))
         return Layout({"1/xgboost.ubj": layout.files[0]}, {"config.pbtxt": b"x"})
 
     monkeypatch.setattr(Fetching, "finished", finished)
