@@ -82,7 +82,7 @@ class _Key(msgspec.Struct):
 
     id: str | None = None
     crash: Digest | None = None
-    sized: Content | None = None
+    sized: Content | Digest | None = None
     gone: bool = False
 
 
