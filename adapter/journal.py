@@ -82,7 +82,7 @@ class _Key(msgspec.Struct):
 
     id: str | None = None
     crash: Digest | None = None
-    sized: Content | None = None
+    sized: Content | Digest | None = None
     gone: bool = False
 
 
@@ -164,8 +164,10 @@ def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
             return ("id", about.id), None if about.gone else msgspec.json.decode(line, type=Record)
         if about.id is None and about.crash is not None:
             return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
-        if about.id is None and about.sized is not None:
-            return ("sized", about.sized.spec), None if about.gone else msgspec.json.decode(line, type=Sized)
+        if about.id is None and isinstance(about.sized, Content):
+            return ("sized", about.sized.spec), msgspec.json.decode(line, type=Sized)
+        if about.id is None and isinstance(about.sized, str):
+            return ("sized", about.sized), None
     return None
 
 

@@ -108,7 +108,7 @@ class Facts:
         size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)
         source: SizeSource = "files" if not size else "reported" if size == reported_bytes else "given"
         seen = known.size_bytes if known is not None and known.source in _SEEN else 0
-        size = max(size or self.estimate(spec, file_bytes), seen)
+        size = max(size or 0, seen) or self.estimate(spec, file_bytes)
         return self._loaded(model, size, reported_bytes, is_booked=spec.named is not None, source=source)
 
     def restored(self, model: Model, reported_bytes: int) -> int:
@@ -128,7 +128,7 @@ class Facts:
         known = self._journal.sizes.get(content.spec)
         first = known if known is not None and known.content == content else None
         if first is not None and first.source in _SEEN:
-            if source not in _SEEN and size_bytes <= first.size_bytes:
+            if source not in _SEEN:
                 return
             size_bytes = max(size_bytes, first.size_bytes)
         predicted, model_type = (first.predicted_bytes, first.model_type) if first else (size_bytes, model_type.partition(":")[0])

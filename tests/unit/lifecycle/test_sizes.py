@@ -150,6 +150,14 @@ def test_a_prediction_is_never_below_what_was_measured(sizes: Facts) -> None:
     assert sizes.blind(A) == 3 * MIB
 
 
+def test_what_was_measured_counts_more_than_larger_files(sizes: Facts) -> None:
+    model = of(content())
+    sizes.remember(content(), 40 * MIB, "measured")
+    sizes.admit(model, A, 200 * MIB, content())
+    assert model.size_bytes == sizes.measured(model, A, 200 * MIB, 0) == sizes.blind(A) == 40 * MIB
+    assert sizes.is_final(model)
+
+
 def test_python_models_are_predicted_by_their_median_once_five_were_measured(sizes: Facts) -> None:
     another = a_spec("new", model_type="python")
     for number in range(5):
