@@ -11,6 +11,7 @@ import base64
 import binascii
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 from aiohttp import web
@@ -44,6 +45,8 @@ from adapter.triton.inference.client import TritonInference
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
+RESTORE_SECONDS = 60.0
+"""So long the front is not ready because of models that are being loaded again."""
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
 
 
@@ -87,20 +90,30 @@ def _fails(_request: Request, status: int, text: str) -> web.Response:
     return json_answer({"error": text}, status)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Handlers:
     inference: TritonInference
     triton: TritonInference
     models: Models | None
     served: Collection[str]
     api: RepositoryCalls | None
+    restoring_since: float | None = None
+    """When a question for readiness first found that models were being loaded again."""
 
     async def live(self, request: Request) -> web.Response:
         return _health(request, "live", is_well=await self.triton.is_live())
 
     async def ready(self, request: Request) -> web.Response:
-        is_known = self.models is None or self.models.obstacle is None
-        return _health(request, "ready", is_well=is_known and await self.triton.is_ready())
+        is_here = self.models is None or (self.models.obstacle is None and not self._is_restoring(self.models))
+        return _health(request, "ready", is_well=is_here and await self.triton.is_ready())
+
+    def _is_restoring(self, models: Models) -> bool:
+        """Whether models are being loaded again; some may never come back."""
+        if not any(model.is_coming_back for model in models.known()):
+            self.restoring_since = None
+            return False
+        self.restoring_since = self.restoring_since or monotonic()
+        return monotonic() - self.restoring_since < RESTORE_SECONDS
 
     async def server(self, _request: Request) -> web.Response:
         info = await self.triton.server_info()
