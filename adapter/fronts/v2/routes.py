@@ -17,29 +17,15 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import (
-    BINARY,
-    JSON,
-    UNAVAILABLE,
-    HttpError,
-    bytes_answer,
-    compressed,
-    event,
-    json_answer,
-    status_of,
-    stream_headers,
-    takes_json,
-)
+from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
 from adapter.fronts.asking import Place, look_up
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred, place_in
-from adapter.inference import Failure, InferenceFailed
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.serving import Models
-from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
@@ -153,15 +139,7 @@ class _Handlers:
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         place = await self._looked_up(request)
-        value = await request.read_by(parsed)
-        try:
-            return await generate.streamed(self.inference, place, value, request)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.INTERNAL:
-                raise
-            note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            body, headers = event({"error": failed.text}), stream_headers(generate.EVENTS)
-            return web.Response(body=body, status=status_of(failed), headers=headers)
+        return await generate.streamed_as_triton(self.inference, place, await request.read_by(parsed), request)
 
     def _place(self, request: Request) -> Place:
         """The model that a path names. Raises ServerUnavailable: it is being loaded again."""
