@@ -147,9 +147,8 @@ class Index:
         async with self._turn:
             rest_until = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
             await asyncio.sleep(rest_until - self._time())
-            is_there = await self._connection.answers()
             self._sent, self._next = self._next, None
-            if not is_there:
+            if not await self._connection.answers():
                 return None
             INDEX_POLLS.inc()
             self._began = self._time()

@@ -248,7 +248,8 @@ class Loads:
                 if "LOADING" not in states:
                     if "READY" in states:
                         return
-                    raise ModelRefused("; ".join(dict.fromkeys(one_line(row.reason) for row in rows)))
+                    reasons = dict.fromkeys(one_line(row.reason) for row in rows if row.reason)
+                    raise ModelRefused("; ".join(reasons) or one_line(""))
             await self._index.pause(since)
         told = f"Triton died while it was loading the model ({cause})"
         raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
