@@ -100,7 +100,7 @@ class Index:
         return self._under_way() or self._slow
 
     async def ask(self) -> Listing | None:
-        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: Triton restricts the index."""
+        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
         if self._next is None:
             self._next = asyncio.create_task(self._question(), name="question for Triton's index")
             self._next.add_done_callback(retrieve)
