@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import InvalidModel
-from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice, unquoted
+from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice
 from adapter.layout.tree import shortened
 from adapter.model import is_utf8
 
@@ -139,9 +139,9 @@ def _typed(value: Any, kind: type, path: str) -> Any:
     return value
 
 
-def schema_edits(text: str, config: Iterable[Field], side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:
+def schema_edits(text: str, config: Iterable[Field], side: str, said: Iterable[Any], tensors: tuple[Tensor, ...]) -> list[Edit]:
     """
-    What to change in the config's text; the side is `input` or `output`.
+    What to change in the config's text; the side is `input` or `output`, and `said` is what protobuf reads there.
 
     Raises:
         InvalidModel: the config has two entries of one name.
@@ -149,8 +149,13 @@ def schema_edits(text: str, config: Iterable[Field], side: str, tensors: tuple[T
     if not tensors:
         return []
     fields = [field for field in config if field.name == side]
-    entries = _entries(text, fields, side)
-    if list(entries) == [tensor.name for tensor in tensors] and len(entries) == sum(len(field.values) for field in fields):
+    entries: dict[str, Value] = {}
+    for entry, known in zip(inner(fields, side), said, strict=True):
+        if known.name and known.name in entries:
+            place = position(text, entry.start)
+            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(known.name)} is there twice")
+        entries[known.name] = entry
+    if list(entries) == [tensor.name for tensor in tensors]:
         return [edit for tensor in tensors for edit in _entry_edits(text, entries[tensor.name], tensor)]
     block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
     if not fields:
@@ -158,19 +163,6 @@ def schema_edits(text: str, config: Iterable[Field], side: str, tensors: tuple[T
     first, *others = fields
     is_last_on_line = text[first.end : first.end + 1] in ("", "\n")
     return [Edit(first.start, first.end, block.rstrip("\n") if is_last_on_line else block), *(removal(text, field) for field in others)]
-
-
-def _entries(text: str, fields: list[Field], side: str) -> dict[str, Value]:
-    """The config's entries that have a name, by name."""
-    found: dict[str, Value] = {}
-    for entry in inner(fields, side):
-        names = [unquoted(text, name) for name in inner(entry.fields, "name")]
-        if len(names) == 1 and names[0] in found:
-            place = position(text, entry.start)
-            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(names[0])} is there twice")
-        if len(names) == 1:
-            found[names[0]] = entry
-    return found
 
 
 def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:

@@ -89,7 +89,7 @@ class Background:
             failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
             for model in islice(failed, places):
                 self.worker.unload(model.model_id)
-        places = self.at_once - sum(of.kind == "restore" and of.is_background and not of.is_ending for of in operations)
+        places = self.at_once - sum(operation.kind == "restore" and not operation.is_ending for operation in operations)
         if places > 0:
             lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
             for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):

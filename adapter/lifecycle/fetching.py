@@ -25,6 +25,7 @@ from adapter.errors import AdapterError, InvalidModel, SourceChanged, SourceNotF
 from adapter.layout import rules
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.states import State
 from adapter.model import FRONT_FILES, Artifact, Content, Layout, Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore, Ports, StoredModel
 from adapter.workers import Workers
@@ -70,7 +71,8 @@ class Fetching:
         """
         Whether the model is not what is asked for: another type, path or key, or one listing shows another content.
 
-        Without versions every listing does. Storage that cannot be compared with is no reason to stop serving.
+        Without versions every listing does. Storage that cannot be compared with is no reason to stop serving; for what Triton has
+        lost, only a storage that is away is none.
         """
         content = operation.model.content
         if content is None or content.spec != self.ports.journal.digests.of_spec(spec):
@@ -85,7 +87,8 @@ class Fetching:
         except (AdapterError, TimeoutError) as error:
             cause = str(error) or f"storage has not listed the model within {look_seconds:g} s"
             log.warning("listing.skipped", model_id=spec.model_id, cause=cause)
-            return False
+            is_away = isinstance(error, TimeoutError) or (isinstance(error, SourceUnavailable) and error.can_pass)
+            return operation.model.state is State.LOST and not is_away
         return not stored.listing.is_versioned or await self._content(spec, stored.listing) != content
 
     async def fetch(self, operation: Operation, spec: ModelSpec) -> Layout:

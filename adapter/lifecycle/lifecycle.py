@@ -172,9 +172,7 @@ class RuntimeLifecycle(Known):
         self._is_draining = True
         self._background.end(for_good=True)
         for operation in self.registry.operations():
-            if operation.is_queued_restore or (
-                operation.is_background and operation.kind == "unload"
-            ):  # LOST or FAILED, for the next process
+            if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
                 operation.stop(errors.Draining("the adapter is shutting down"))
         deadline = asyncio.get_running_loop().time() + grace_seconds
         if await self._is_settled(deadline - grace_seconds * 0.4):
@@ -195,14 +193,12 @@ class RuntimeLifecycle(Known):
                 self._check_new(spec.model_id)
             if self._is_draining:
                 raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
-            running, model = self.registry.operation_on(spec.model_id), self.registry.find(spec.model_id)
-            if running is None and model is not None and model.state is State.LOST:
-                running = self._worker.restore(model, is_background=False)
-            elif running is None:
+            running = self.registry.operation_on(spec.model_id)
+            if running is None:
                 return self._worker.load(spec)
-            elif running.can_be_joined_by(spec):
+            if running.can_be_joined_by(spec):
                 return running
-            elif running.is_queued_restore and running.is_background:
+            if running.is_queued_restore:
                 running.stop(errors.Superseded("a load of the model takes the place of its restore"))
             await running.ended.wait()
             if running.kind == "restore" and isinstance(running.outcome, errors.ServerDied):  # not twice for one call

@@ -35,9 +35,7 @@ JOURNAL = "the volume to take what the journal writes"
 class Operation:
     """A load, an unload or a restore under way, and who waits for it. Times are those of the event loop."""
 
-    def __init__(
-        self, kind: Kind, model: Model, spec: ModelSpec | None = None, deadline: float = math.inf, *, is_background: bool = False
-    ) -> None:
+    def __init__(self, kind: Kind, model: Model, spec: ModelSpec | None = None, deadline: float = math.inf) -> None:
         self._loop = asyncio.get_running_loop()
         self.kind = kind
         self.model = model
@@ -52,8 +50,8 @@ class Operation:
         self.outcome: AdapterError | None = None
         """Of a load or restore that is being undone: what its callers will be told."""
         self.stopped_by: AdapterError | None = None
-        self.is_background = is_background
-        """No call waits for it to begin or to end: an unload or a restore."""
+        self.is_background = False
+        """An unload without a call."""
         self.is_sent = False
         """Triton was asked to load."""
         self._seconds: dict[str, float] = {}

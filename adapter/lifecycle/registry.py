@@ -116,14 +116,12 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(
-        self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf, *, is_background: bool = False
-    ) -> Operation:
+    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
         """Claim an id that has no operation. Raises IllegalMoveError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalMoveError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline, is_background=is_background)
+        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
         self.changes += 1
         return model.operation
 

@@ -56,14 +56,16 @@ class Worker:
         """Begin to load; the id must have no operation."""
         return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
 
-    def restore(self, model: Model, *, is_background: bool = True) -> Operation:
-        """Begin to load a LOST model again; it must have no operation. Without a call it lets all calls have their turn first."""
-        return self._start(self.registry.begin("restore", model.model_id, is_background=is_background), self._restore)
+    def restore(self, model: Model) -> None:
+        """Begin to load a LOST model again; it must have no operation. It lets all calls have their turn first."""
+        self._start(self.registry.begin("restore", model.model_id), self._restore)
 
     def unload(self, model_id: str, deadline: float | None = None) -> Operation:
         """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
         until = self.unload_deadline() if deadline is None else deadline
-        return self._start(self.registry.begin("unload", model_id, deadline=until, is_background=deadline is None), self._unload)
+        operation = self.registry.begin("unload", model_id, deadline=until)
+        operation.is_background = deadline is None
+        return self._start(operation, self._unload)
 
     def unload_deadline(self) -> float:
         """When an unload that begins now must have freed its model, by the clock of the loop: Triton has no bound of its own."""
@@ -111,7 +113,7 @@ class Worker:
 
     async def _load(self, operation: Operation) -> LoadedModel:
         model, spec = operation.model, cast("ModelSpec", operation.spec)
-        if model.state is State.LOADED and await self._is_kept(operation, spec):
+        if model.state in (State.LOADED, State.LOST) and await self._is_kept(operation, spec):
             model.asked, model.confirmed = spec, self.ports.journal.now()
             self.registry.note(model)
             await operation.noted(self.ports.journal)
@@ -141,9 +143,24 @@ class Worker:
         await self._send(operation, partial(self.facts.restored, model))
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
-        """Whether a LOADED model is what is asked for, and serves. Triton is asked last: its answer is the one that grows old."""
+        """
+        Whether a model is what is asked for, and serves; one that is LOST after it was loaded from the placed files.
+
+        Triton is asked last: its answer is the one that grows old.
+        """
+        model = operation.model
         operation.enter("check", self._triton("Triton has not said whether it serves the model"))
-        return not await self.fetching.is_another(operation, spec) and await self.ports.server.is_ready(operation.model.model_id)
+        if await self.fetching.is_another(operation, spec):
+            return False
+        if model.state is State.LOADED:
+            return await self.ports.server.is_ready(model.model_id)
+        try:
+            await self._restore(operation)
+        except ModelRefused as refused:  # now; it is loaded anew
+            self._count_failed(model, refused)
+            await self._take_down(operation, "undo")
+            return False
+        return True
 
     async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
         """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
@@ -158,7 +175,7 @@ class Worker:
 
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
-            await server.load(model.model_id, on_sent, yields=operation.is_background)
+            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
             reported = await self._measured(operation)
         except ServerDied as died:
             if model.state is State.LOADING:

@@ -106,13 +106,12 @@ class Lives:
             if state is State.ABSENT and adapter is self._world.adapter:
                 self._world.owned.discard(model.model_id)
 
-        def watched_begin(kind: Any, model_id: str, *given: Any, is_background: bool = False, **more: Any) -> Operation:
+        def watched_begin(kind: Any, model_id: str, *given: Any, **more: Any) -> Operation:
             if kind != "unload" and "shutting down" in (adapter.lifecycle.readiness() or ""):
                 self._world.problem(f"{model_id}: a {kind} was begun while draining")
             if kind == "restore":
                 self._world.meet("restore")
-            if kind == "restore" and is_background:
-                restores = sum(of.kind == "restore" and of.is_background and not of.is_ending for of in registry.operations())
+                restores = sum(other.kind == "restore" and not other.is_ending for other in registry.operations())
                 if restores >= self._world.setup.capacity.max_loading:
                     self._world.problem(f"{model_id}: {restores} restores at once")
             if registry.operation_on(model_id) is not None:
@@ -120,7 +119,7 @@ class Lives:
             self._world.begun[model_id].append(self._loop.time())
             self._world.say(f"{kind} {model_id} begins")
             KIND.set(kind)
-            return start(kind, model_id, *given, is_background=is_background, **more)
+            return start(kind, model_id, *given, **more)
 
         self._make_fail(adapter)
         registry.move = watched_move  # type: ignore[method-assign] # a spy on the one place where all transitions pass
