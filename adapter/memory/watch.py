@@ -149,11 +149,12 @@ class Watch:
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)
                 if asking is not None and asking.done():
-                    self._take_devices(asking)
-                    asking = None
+                    found, asking = asking.result(), None
+                    self._has_devices = bool(found)
+                    self.ledger.seen_devices(found, self._devices_at)
                 if asking is None and self._endpoint is not None and self._are_devices_due(is_watching=is_watching):
                     self._devices_at = self._clock()
-                    asking = asyncio.wrap_future(threads.submit(devices.asked, self._endpoint))
+                    asking = asyncio.wrap_future(threads.submit(_devices, self._endpoint))
                 self._on_look()
                 self._has_looked.set()
                 self._has_looked = asyncio.Event()
@@ -206,11 +207,11 @@ class Watch:
         ):
             metrics.MEMORY_BYTES.labels(kind).set(number)
 
-    def _take_devices(self, asking: asyncio.Future[dict[str, devices.Device]]) -> None:
-        try:
-            found = asking.result()
-        except OSError as error:
-            log.debug("memory.devices_not_told", cause=str(error))
-            found = {}
-        self._has_devices = bool(found)
-        self.ledger.seen_devices(found, self._devices_at)
+
+def _devices(endpoint: Endpoint) -> dict[str, devices.Device]:
+    """In a thread. None where Triton does not answer."""
+    try:
+        return devices.asked(endpoint)
+    except OSError as error:
+        log.debug("memory.devices_not_told", cause=str(error))
+        return {}

@@ -1,0 +1,59 @@
+"""Mistakes in what is concluded of Triton's memory."""
+
+from __future__ import annotations
+
+from tests.prove.net.mistakes import Mistake
+
+LEDGER = "unit/memory/test_the_ledger.py"
+MISTAKES = (
+    Mistake(
+        "neighbours forgotten",
+        "A load that overlaps with others has all that grew meanwhile.",
+        "adapter/memory/attribution.py",
+        "least = growth - sum(most for _, most in others)",
+        "least = growth",
+        ("unit/memory/test_what_grew_is_laid_to_the_loads.py", LEDGER),
+    ),
+    Mistake(
+        "links followed",
+        "The reporter's file may be a link to any file.",
+        "adapter/memory/report.py",
+        "opened(path, os.O_RDONLY | os.O_NOFOLLOW)",
+        "opened(path, os.O_RDONLY)",
+        ("unit/memory/test_the_reporter_is_not_believed.py",),
+    ),
+    Mistake(
+        "kept heap forgotten",
+        "Memory that an unload did not give back makes the next model small.",
+        "adapter/memory/ledger.py",
+        "told = measure(low, high + self._unreturned, estimate_bytes)",
+        "told = measure(low, high, estimate_bytes)",
+        (LEDGER,),
+    ),
+    Mistake(
+        "old reports believed",
+        "A report of a reporter that has ended counts for ever.",
+        "adapter/memory/watch.py",
+        "return told if told is not None and self._clock() - told.at < OLD_SECONDS else None",
+        "return told",
+        ("unit/memory/test_the_watch.py",),
+    ),
+    Mistake(
+        "a full Triton",
+        "Models are loaded until the kernel kills Triton.",
+        "adapter/memory/watch.py",
+        "told.used_bytes > NEARLY_FULL * told.limit_bytes",
+        "told.used_bytes > 2 * told.limit_bytes",
+        ("unit/memory/test_the_watch.py",),
+    ),
+    Mistake(
+        "measured less",
+        "A prediction is below what was measured, when files say less.",
+        "adapter/lifecycle/facts.py",
+        """            if source not in _SEEN:
+                return
+""",
+        "",
+        ("unit/lifecycle/test_sizes.py",),
+    ),
+)
