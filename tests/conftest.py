@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz", type=int, default=50, help="examples of each test, the same ones in each run unless --hypothesis-seed is given"
     )
     soak = parser.getgroup("soak", "many cycles of load and unload (tests/soak)")
-    soak.addoption("--soak", type=int, default=60, help="cycles over the fake Triton; a third as many over the real one")
+    soak.addoption("--soak", type=int, default=60, help="cycles over the fake Triton")
     run = parser.getgroup("run", "the run itself")
     run.addoption("--shuffle", type=int, metavar="SEED", help="the test files in an order that this number decides")
     run.addoption("--minutes", type=Path, metavar="FILE", help="write cases and seconds of each folder to this file (JSON)")

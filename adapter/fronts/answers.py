@@ -30,22 +30,14 @@ _WEIGHT = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 
 STATUSES: dict[type[AdapterError], int] = {
     AdapterError: 500,
-    errors.Rejected: 400,
-    AlreadyLoaded: 409,
-    errors.ModelNotLoaded: 404,
-    errors.NoCapacity: NO_SPACE,
-    errors.DiskFull: NO_SPACE,
-    errors.Draining: UNAVAILABLE,
-    errors.WrongServer: UNAVAILABLE,
-    errors.VolumeFailed: UNAVAILABLE,
-    errors.SourceError: UNAVAILABLE,
-    errors.SourceNotFound: 404,
+    **dict.fromkeys((errors.Rejected, errors.ModelRefused), 400),
     errors.SourceDenied: 403,
-    errors.ServerUnavailable: UNAVAILABLE,
-    errors.ModelRefused: 400,
+    **dict.fromkeys((errors.ModelNotLoaded, errors.SourceNotFound), 404),
+    AlreadyLoaded: 409,
+    **dict.fromkeys((errors.Draining, errors.WrongServer, errors.VolumeFailed, errors.SourceError), UNAVAILABLE),
+    **dict.fromkeys((errors.ServerUnavailable, errors.Superseded, errors.Abandoned), UNAVAILABLE),
     errors.BudgetExceeded: 504,
-    errors.Superseded: UNAVAILABLE,
-    errors.Abandoned: UNAVAILABLE,
+    **dict.fromkeys((errors.NoCapacity, errors.DiskFull), NO_SPACE),
 }
 """Inherited by subclasses that are not listed."""
 

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import aiohttp
@@ -74,6 +75,7 @@ bytes for each letter of a text that has one from beyond Latin-1.
 _BITS = {"gzip": 31, "deflate": 15}
 _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 """A text as a whole, or a bracket outside of one."""
+_STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 _DIGITS_OF_64_BITS = 20
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Gives the system what glibc keeps of freed memory: beside the next bodies it would count against the pod's limit. Others have none."""
@@ -305,13 +307,5 @@ def _is_flat(text: bytes) -> bool:
     """Whether no more than 100 brackets can be open at once, as text: a parsed value would be walked through."""
     if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
         return True
-    level = 0
-    for found in _MARKS.finditer(text):
-        mark = found[0][0]
-        if mark in b"[{":
-            level += 1
-            if level > MOST_LEVELS:
-                return False
-        elif mark in b"]}":
-            level -= 1
-    return True
+    steps = (_STEPS.get(found[0], 0) for found in _MARKS.finditer(text))
+    return max(accumulate(steps), default=0) <= MOST_LEVELS

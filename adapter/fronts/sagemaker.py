@@ -29,7 +29,7 @@ from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, i
 from adapter.fronts.asking import obstacle_of, place_of
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.llm.answering import Answering, as_it_is
+from adapter.fronts.llm.answering import Answering
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai
 from adapter.fronts.llm.routes import TARGET, target_of
@@ -177,7 +177,7 @@ class _Handlers:
             inputs = value.get("inputs")
             is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
             if is_text or is_openai(value):
-                return await self.answering.answer(request, model, as_it_is(value))
+                return await self.answering.answer(request, model, value=value)
             if "inputs" not in value and PROMPT in value:
                 schema = "generate_stream" if value.get("stream") is True else "generate"
         if schema == "infer":

@@ -213,9 +213,9 @@ class TritonClient:
         """Of the one code that Triton and gRPC use for everything: what it was."""
         if _RESTRICTED in details:  # never the value: Triton's words name the header alone
             return WrongServer(
-                "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or "
-                "TRITON_RESTRICTED_VALUE_FILE, to key (in small letters) and value of Triton's --grpc-restricted-protocol "
-                f"(it says: {details})"
+                "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE "
+                "or TRITON_RESTRICTED_VALUE_FILE, to key (in small letters) and value of Triton's "
+                f"--grpc-restricted-protocol (it says: {details})"
             )
         if _EXPLICIT_MODE in details:
             return WrongServer(

@@ -160,7 +160,8 @@ class Connection:
     async def _ask(self) -> bool:
         if not self.client.is_connected:
             self._break()
-        breaks, is_first, name, seconds = self._breaks, self._answered_at == -math.inf, self._name, self.deadline_seconds
+        breaks, name, seconds = self._breaks, self._name, self.deadline_seconds
+        is_first = self._answered_at == -math.inf
         try:
             await self.client.live(seconds)
             if is_first:

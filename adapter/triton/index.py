@@ -100,7 +100,7 @@ class Index:
         return self._under_way() or self._slow
 
     async def ask(self) -> Listing | None:
-        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: Triton restricts the index."""
+        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
         if self._next is None:
             self._next = asyncio.create_task(self._question(), name="question for Triton's index")
             self._next.add_done_callback(retrieve)
@@ -147,9 +147,8 @@ class Index:
         async with self._turn:
             rest_until = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
             await asyncio.sleep(rest_until - self._time())
-            is_there = await self._connection.answers()
             self._sent, self._next = self._next, None
-            if not is_there:
+            if not await self._connection.answers():
                 return None
             INDEX_POLLS.inc()
             self._began = self._time()

@@ -80,7 +80,9 @@ class Loads:
         """Set when a slot or a ticket is given back, then replaced."""
         self.answered: set[str] = set()
         """
-        Model ids of which no load is in Triton: the last one was ours, it has its answer, and nothing else was asked of Triton since.
+        Model ids of which no load is in Triton.
+
+        The last one was ours, it has its answer, and nothing else was asked of Triton since.
         """
 
     async def load(
@@ -105,7 +107,8 @@ class Loads:
         try:
             while not (await asyncio.wait({load.work}, timeout=patience))[0]:
                 # a load that waits for another one of its bundle, or for a Triton that is away, costs no patience
-                if load.may_go_on and _now() - load.since > self._limits.load_seconds / 2 and self._connection.problem is None:
+                is_late = load.may_go_on and _now() - load.since > self._limits.load_seconds / 2
+                if is_late and self._connection.problem is None:
                     raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
             load.work.result()
         finally:
@@ -161,7 +164,7 @@ class Loads:
         ticket = (yields, model_id)
         insort(self._tickets, ticket, key=lambda each: each[0])
         try:
-            while ticket != next((each for each in self._tickets if each[1] not in self._loads), None) or self._free() <= 0:
+            while self._free() <= 0 or ticket != next((each for each in self._tickets if each[1] not in self._loads), None):
                 await self._changed.wait()
         finally:
             self._tickets.remove(ticket)
@@ -250,7 +253,8 @@ class Loads:
                 if "LOADING" not in states:
                     if "READY" in states:
                         return
-                    raise ModelRefused("; ".join(dict.fromkeys(one_line(row.reason) for row in rows)))
+                    reasons = dict.fromkeys(one_line(row.reason) for row in rows if row.reason)
+                    raise ModelRefused("; ".join(reasons) or one_line(""))
             await self._index.pause(since)
         told = f"Triton died while it was loading the model ({cause})"
         raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")

@@ -233,7 +233,8 @@ class TritonServer:
 
     def health(self) -> Health:
         """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
-        is_live, silent, threads = self._connection.problem is None, self._connection.silent_seconds(), self._limits.places
+        is_live, silent = self._connection.problem is None, self._connection.silent_seconds()
+        threads = self._limits.places
         loads, unloads, why = self._stuck("load"), self._stuck("unload"), None
         if not is_live and silent >= self._silent_seconds:
             why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
@@ -251,7 +252,8 @@ class TritonServer:
         if kind == "load":
             patience, began = PATIENCE_FACTOR * self._limits.load_seconds, self._loads.sent_at()
         ages = ((model_id, self._time() - max(at, self._connection.began_at)) for model_id, at in began.items())
-        return sorted((Stuck(kind, model_id, int(age)) for model_id, age in ages if age > patience), key=lambda each: -each.seconds)
+        stuck = (Stuck(kind, model_id, int(age)) for model_id, age in ages if age > patience)
+        return sorted(stuck, key=lambda each: -each.seconds)
 
 
 async def _nothing() -> None:

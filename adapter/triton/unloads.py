@@ -233,6 +233,6 @@ class Unloads:
             served = await self._connection.retry_while_away(self._client.served_names)
         unlisted = served - {row.name for row in rows}
         for name in [name for name in unlisted if not self._repository.can_hold(name)]:
-            unlisted.discard(name)  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
+            unlisted.discard(name)  # `a/`, `../b`: others can load them into an old Triton, and no index shows them
             await self.tell(name)
         return {row.name for row in rows if row.state} | self._loads.sent_at().keys() | unlisted

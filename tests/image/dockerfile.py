@@ -56,11 +56,6 @@ class Stage:
         """What ENV sets."""
         return dict(pair.split("=", 1) for each in self.all("ENV") for pair in each.words())
 
-    def is_exec(self, word: str) -> bool:
-        """Whether the last one of a kind runs without a shell."""
-        found = self.all(word)
-        return bool(found) and found[-1].value.startswith("[")
-
 
 def stages(text: str) -> tuple[dict[str, str], list[Stage]]:
     """Default of each ARG before the first FROM, and the stages."""
@@ -92,7 +87,7 @@ def _instruction(word: str, value: str) -> Instruction:
 
 
 def broken_rules(text: str) -> Iterator[str]:
-    """What a Dockerfile of ours may not have or lack, one sentence each."""
+    """What a Dockerfile of ours may not have or lack beside hadolint's rules, one sentence each."""
     arguments, found = stages(text)
     names = {stage.name for stage in found if stage.name}
     final = found[-1]
@@ -100,23 +95,18 @@ def broken_rules(text: str) -> Iterator[str]:
         base = re.sub(r"\$\{(\w+)\}", lambda match: arguments.get(match[1], ""), stage.base)
         if base not in names and not re.search(r":(?!latest\b)[\w.-]+$|@sha256:[0-9a-f]{64}$", base):
             yield f"the base {base!r} has no tag and no digest"
-        yield from _broken_in(stage, names)
+        yield from _broken_in(stage)
     user = final.last("USER")
     if not user or not re.fullmatch(r"[1-9]\d*(:\d+)?", user[0]):
         yield f"the user is {user or 'root'}, and not a number above 0: runAsNonRoot refuses names"
-    if not final.is_exec("ENTRYPOINT") or not final.is_exec("CMD"):
-        yield "ENTRYPOINT or CMD would run in a shell, which takes the signals"
 
 
-def _broken_in(stage: Stage, names: set[str]) -> Iterator[str]:
+def _broken_in(stage: Stage) -> Iterator[str]:
     if stage.all("ADD"):
         yield "ADD fetches and unpacks: COPY does neither"
     for each in stage.all("COPY"):
         *sources, _ = each.words()
-        origin = each.flags.get("from")
-        if origin is not None and origin not in names:
-            yield f"COPY --from={origin}: there is no such stage"
-        for source in sources if origin is None else ():
+        for source in sources if "from" not in each.flags else ():
             if not any(TOP.glob(re.sub(r"\$\{\w+\}", "*", source.rstrip("/")))):
                 yield f"COPY {source}: there is no such file"
     for each in stage.all("RUN"):

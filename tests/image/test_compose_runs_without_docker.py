@@ -145,32 +145,6 @@ def test_a_python_model_of_the_user_loads_answers_and_is_unloaded(stack: Stack) 
     assert (after.returncode, after.stderr) == (1, "modelmesh-triton-adapter: mine has no input WRONG; it has TEXT\n")
 
 
-def test_a_model_without_an_id_is_called_as_its_path(stack: Stack) -> None:
-    """Without what Triton's names may not have."""
-    copied = stack.folder / "buckets" / "models" / "of" / "mine"
-    copied.mkdir(parents=True)
-    shutil.copy(EXAMPLE, copied)
-
-    assert stack.load("of/mine/", "--type=onnx").stdout.startswith("of-mine: loaded, ")
-
-
-def test_what_cannot_be_loaded_is_told_in_one_line(stack: Stack) -> None:
-    done = stack.load("afine", "--type=onnx")
-
-    assert done.returncode == 1
-    assert re.fullmatch(r"modelmesh-triton-adapter: NOT_FOUND: there is no model at 'afine' in s3://models.*\n", done.stderr)
-
-
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [("x=1,2,z", "x: 'z' is no FP32"), ("q=1", "affine has no input q; it has x")],
-)
-def test_a_wrong_question_is_told_in_one_line(stack: Stack, values: str, says: str) -> None:
-    done = stack.load("affine", "--type=onnx", "--infer", values)
-
-    assert (done.returncode, done.stderr) == (1, f"modelmesh-triton-adapter: {says}\n")
-
-
 def test_the_example_is_the_model_that_is_said(stack: Stack) -> None:
     """y = 2 x + 1. Made anew, byte for byte: what lies in the repository can be read here."""
     nodes = [helper.make_node("Mul", ["x", "factor"], ["scaled"]), helper.make_node("Add", ["scaled", "summand"], ["y"])]

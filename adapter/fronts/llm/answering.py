@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from aiohttp import web
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_SPACE, HttpError, Stream, event, json_answer
 from adapter.fronts.asking import place_of
+from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.llm.chats import Chats, FileOf
 from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, texts
@@ -90,7 +91,6 @@ def read(text: str) -> Iterator[tuple[str, str]]:
             yield found[1], found[2]
 
 
-Body = Callable[[], Awaitable[Any]]
 Noted = Callable[[HttpError | AdapterError], Told]
 
 
@@ -104,19 +104,18 @@ class Answering:
         self._chats = Chats(file_of)
         self.close = self._chats.close
 
-    async def answer(self, request: Request, model: KnownModel, body: Body, fixed: Lmi | None = None) -> web.StreamResponse:
+    async def answer(self, request: Request, model: KnownModel, fixed: Lmi | None = None, value: Any = None) -> web.StreamResponse:
         """
         The answer for a model that serves; also of a request that is wrong or fails.
 
         Args:
             request: where the answer goes.
             model: which is asked.
-            body: reads and parses the body; may raise HttpError.
             fixed: the schema that the path stands for; None: the model's options and the body say it.
+            value: the parsed body; None: it is read here.
         """
         started = time.monotonic()
         is_open, schema = fixed is None, fixed or Lmi()
-        value: Any = None
 
         def noted(error: HttpError | AdapterError) -> Told:
             failure = schema.told(error, (model.name, model.model_id), value)
@@ -133,7 +132,8 @@ class Answering:
                     if own.is_tgi_compatible
                     else schema
                 )
-            value = await body()
+            if value is None:
+                value = await request.read_by(parsed)
             if is_open and is_openai(value):
                 is_open, schema = False, OpenAi(is_chat="messages" in value)
             elif is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
@@ -176,15 +176,6 @@ class Answering:
         if schema.end:
             await stream.write(schema.end)
         return stream.response
-
-
-def as_it_is(value: Any) -> Body:
-    """A body that is parsed already."""
-
-    async def body() -> Any:
-        return value
-
-    return body
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

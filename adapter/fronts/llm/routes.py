@@ -18,8 +18,8 @@ from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import known_info, obstacle_of, place_of
 from adapter.fronts.bodies import parsed
-from adapter.fronts.edge import Front, Handler, Request, Route
-from adapter.fronts.llm.answering import Answering, as_it_is
+from adapter.fronts.edge import Front, Request, Route
+from adapter.fronts.llm.answering import Answering
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.openai import OpenAi, error_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES, is_text
@@ -47,10 +47,10 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         Route("GET", "/ping", handlers.health, "health"),
         Route("GET", "/info", handlers.info, "metadata"),
         Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
-        Route("POST", "/invocations", handlers.default(None), "inference"),
-        Route("POST", "/", handlers.default(Tgi()), "inference"),
-        Route("POST", "/generate", handlers.default(Tgi(is_list=False, is_stream=False)), "inference"),
-        Route("POST", "/generate_stream", handlers.default(Tgi(is_stream=True)), "inference"),
+        Route("POST", "/invocations", partial(handlers.default, schema=None), "inference"),
+        Route("POST", "/", partial(handlers.default, schema=Tgi()), "inference"),
+        Route("POST", "/generate", partial(handlers.default, schema=Tgi(is_list=False, is_stream=False)), "inference"),
+        Route("POST", "/generate_stream", partial(handlers.default, schema=Tgi(is_stream=True)), "inference"),
         Route("POST", "/v1/completions", partial(handlers.openai, is_chat=False), "inference"),
         Route("POST", "/v1/chat/completions", partial(handlers.openai, is_chat=True), "inference"),
         Route("GET", "/v1/models", handlers.listing, "metadata"),
@@ -101,7 +101,7 @@ class _Handlers:
 
     async def prediction(self, request: Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self.answering.answer(request, await self._serving(request.name), partial(request.read_by, parsed))
+        return await self.answering.answer(request, await self._serving(request.name))
 
     async def listing(self, _request: Request) -> web.Response:
         """GET /v1/models."""
@@ -118,17 +118,13 @@ class _Handlers:
         name = value.get("model") if isinstance(value, dict) else None
         if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
             return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
-        return await self.answering.answer(request, await self._serving(name), as_it_is(value), OpenAi(is_chat=is_chat))
+        return await self.answering.answer(request, await self._serving(name), OpenAi(is_chat=is_chat), value)
 
-    def default(self, schema: Lmi | None) -> Handler:
-        """The handler of a path that names no model; None: the body, or the model's options, say the schema."""
-
-        async def handler(request: Request) -> web.StreamResponse:
-            target = target_of(request) if schema is None else None
-            model = await (self._default_model() if target is None else self._serving(target))
-            return await self.answering.answer(request, model, partial(request.read_by, parsed), schema)
-
-        return handler
+    async def default(self, request: Request, *, schema: Lmi | None) -> web.StreamResponse:
+        """A path that names no model; None: the body, or the model's options, say the schema."""
+        target = target_of(request) if schema is None else None
+        model = await (self._default_model() if target is None else self._serving(target))
+        return await self.answering.answer(request, model, schema)
 
     async def _default_model(self) -> KnownModel:
         if self.named is not None:

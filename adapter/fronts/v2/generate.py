@@ -19,13 +19,13 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event
+from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event, status_of, stream_headers
 from adapter.fronts.asking import Place, begun, informed, only
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import check_whole, filled, id_of
-from adapter.inference import DATATYPES, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
+from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
 from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -76,6 +76,17 @@ async def streamed(inference: TritonInference, place: Place, value: Any, request
             note(error=failed.text)
             await stream.write(event({"error": failed.text}))
     return stream.response
+
+
+async def streamed_as_triton(inference: TritonInference, place: Place, value: Any, request: Request) -> web.StreamResponse:
+    """As `streamed`; where the model itself fails instead of its first answer, that is an event, too, with the failure's status."""
+    try:
+        return await streamed(inference, place, value, request)
+    except InferenceFailed as failed:
+        if failed.failure is not Failure.INTERNAL:
+            raise
+        note(error=failed.text, reason=failed.reason)
+        return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
 
 def _event(place: Place, response: Any) -> bytes:

@@ -11,39 +11,28 @@ import base64
 import binascii
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import (
-    BINARY,
-    JSON,
-    UNAVAILABLE,
-    HttpError,
-    bytes_answer,
-    compressed,
-    event,
-    json_answer,
-    status_of,
-    stream_headers,
-    takes_json,
-)
+from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
 from adapter.fronts.asking import Place, look_up
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred, place_in
-from adapter.inference import Failure, InferenceFailed
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.serving import Models
-from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
+RESTORE_SECONDS = 60.0
+"""So long the front is not ready because of models that are being loaded again."""
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
 
 
@@ -87,20 +76,30 @@ def _fails(_request: Request, status: int, text: str) -> web.Response:
     return json_answer({"error": text}, status)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Handlers:
     inference: TritonInference
     triton: TritonInference
     models: Models | None
     served: Collection[str]
     api: RepositoryCalls | None
+    restoring_since: float | None = None
+    """When a question for readiness first found that models were being loaded again."""
 
     async def live(self, request: Request) -> web.Response:
         return _health(request, "live", is_well=await self.triton.is_live())
 
     async def ready(self, request: Request) -> web.Response:
-        is_known = self.models is None or self.models.obstacle is None
-        return _health(request, "ready", is_well=is_known and await self.triton.is_ready())
+        is_here = self.models is None or (self.models.obstacle is None and not self._is_restoring(self.models))
+        return _health(request, "ready", is_well=is_here and await self.triton.is_ready())
+
+    def _is_restoring(self, models: Models) -> bool:
+        """Whether models are being loaded again; some may never come back."""
+        if not any(model.is_coming_back for model in models.known()):
+            self.restoring_since = None
+            return False
+        self.restoring_since = self.restoring_since or monotonic()
+        return monotonic() - self.restoring_since < RESTORE_SECONDS
 
     async def server(self, _request: Request) -> web.Response:
         info = await self.triton.server_info()
@@ -140,15 +139,7 @@ class _Handlers:
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         place = await self._looked_up(request)
-        value = await request.read_by(parsed)
-        try:
-            return await generate.streamed(self.inference, place, value, request)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.INTERNAL:
-                raise
-            note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            body, headers = event({"error": failed.text}), stream_headers(generate.EVENTS)
-            return web.Response(body=body, status=status_of(failed), headers=headers)
+        return await generate.streamed_as_triton(self.inference, place, await request.read_by(parsed), request)
 
     def _place(self, request: Request) -> Place:
         """The model that a path names. Raises ServerUnavailable: it is being loaded again."""

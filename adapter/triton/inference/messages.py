@@ -18,18 +18,13 @@ from adapter.triton.reason import one_line
 
 WANTS_EMPTY_FINAL = "triton_enable_empty_final_response"
 _FAILURES: dict[StatusCode, Failure] = {
-    StatusCode.INVALID_ARGUMENT: Failure.INVALID,
-    StatusCode.OUT_OF_RANGE: Failure.INVALID,
-    StatusCode.ALREADY_EXISTS: Failure.INVALID,
-    StatusCode.FAILED_PRECONDITION: Failure.INVALID,
+    **dict.fromkeys((StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE), Failure.INVALID),
+    **dict.fromkeys((StatusCode.ALREADY_EXISTS, StatusCode.FAILED_PRECONDITION), Failure.INVALID),
     StatusCode.NOT_FOUND: Failure.NOT_FOUND,
-    StatusCode.UNAVAILABLE: Failure.UNAVAILABLE,
-    StatusCode.RESOURCE_EXHAUSTED: Failure.UNAVAILABLE,
+    **dict.fromkeys((StatusCode.UNAVAILABLE, StatusCode.RESOURCE_EXHAUSTED), Failure.UNAVAILABLE),
     StatusCode.UNIMPLEMENTED: Failure.UNSUPPORTED,
-    StatusCode.PERMISSION_DENIED: Failure.DENIED,
-    StatusCode.UNAUTHENTICATED: Failure.DENIED,
-    StatusCode.DEADLINE_EXCEEDED: Failure.TIMEOUT,
-    StatusCode.CANCELLED: Failure.TIMEOUT,
+    **dict.fromkeys((StatusCode.PERMISSION_DENIED, StatusCode.UNAUTHENTICATED), Failure.DENIED),
+    **dict.fromkeys((StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED), Failure.TIMEOUT),
 }
 _LOCAL_LIMIT = re.compile(r"(?:Received|Sent) message larger than max|CLIENT: (?:Received|Sent) message")
 """gRPC's RESOURCE_EXHAUSTED for a message above the channel's limit: the same request never works."""

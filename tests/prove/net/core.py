@@ -42,8 +42,15 @@ MISTAKES = (
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
         """                await self._loads.ended(owner)
-                if is_theirs:""",
-        """                if is_theirs:""",
+                if is_theirs:  # its files may have come with the load, and another client may be loading it, too
+                    is_made = await repository.ensure_directory(name)
+                if is_theirs or owner not in self._loads.answered:
+                    for part in (name, *inner):
+                        await self._until(asked, part, LOADING)
+""",
+        """                if is_theirs:  # its files may have come with the load, and another client may be loading it, too
+                    is_made = await repository.ensure_directory(name)
+""",
         ("contract/server/test_unload.py", "fault/test_cancel_anywhere.py", "simulation/test_any_history_ends_well.py"),
     ),
     Mistake(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from adapter.fronts import llm, sagemaker, v2
+from adapter.fronts.v2 import routes
 from adapter.serving import KnownModel
 from adapter.settings import read_group
 from adapter.settings.fronts import LlmSettings, SageMakerSettings
 from tests.unit.fronts.rigs import parts_of, served
 
 NOT_ASKED: Any = Mock(spec=["answer", "model_metadata", "is_model_ready"])
+READY: Any = Mock(is_ready=AsyncMock(return_value=True))
 
 
 class Models:
@@ -27,6 +29,9 @@ class Models:
         )
 
     find_id = find
+
+    def known(self) -> list[KnownModel]:
+        return [model for model in [self.find("an opaque name")] if model is not None]
 
 
 MODELS: Any = Models()
@@ -54,3 +59,10 @@ async def test_it_is_for_later(front: str, method: str, path: str) -> None:
         status, headers, body = parts_of(await server.asked(method, path, body=b"{}" if method == "POST" else b""))
     assert (status, headers["retry-after"], b"being loaded" in body) == (503, "1", True)
     assert NOT_ASKED.mock_calls == []
+
+
+async def test_v2_is_not_ready_meanwhile_but_for_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(*v2.front(NOT_ASKED, READY, MODELS).routes) as server:
+        assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == 503
+        monkeypatch.setattr(routes, "RESTORE_SECONDS", 0)
+        assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == 200
