@@ -32,7 +32,7 @@ from adapter.model import ModelSpec
 from adapter.ports import Journal, Memory
 from adapter.records import Content, Crashes, Measure, Sized, SizeSource
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
-from adapter.telemetry.metrics import MODEL_BYTES
+from adapter.telemetry.metrics import CAPACITY_BYTES, MODEL_BYTES, USABLE_BYTES
 from adapter.units import show_bytes
 
 UNFIT_BYTES = 16 * 1024
@@ -157,7 +157,9 @@ class Facts:
             self.remember(model.content, measure.size_bytes, measure.source, spread_bytes=measure.spread_bytes)
 
     def show(self) -> None:
-        """The series of the largest models; those of others go."""
+        """The series of the largest models, those of others go; and the capacity, which may be a measured one."""
+        CAPACITY_BYTES.set(self._capacity.capacity_bytes)
+        USABLE_BYTES.set(self._capacity.usable_bytes)
         wanted: dict[tuple[str, str], int] = {}
         for model in nlargest(SHOWN_MODELS, self._registry.all_in(State.LOADED), key=lambda model: model.size_bytes):
             wanted[model.model_id, "told"] = model.size_bytes

@@ -148,11 +148,11 @@ class RuntimeLifecycle(Known):
 
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
+        await self._ports.memory.settled(model_id)
         model = self.registry.find(model_id)
         is_back_soon = model is not None and model.state is State.LOADING and model_id in self.registry.lost
         if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
             raise errors.ModelNotLoaded("the model is not loaded").located(model_id, None)
-        await self._ports.memory.settled(model_id)
         return model.size_bytes
 
     async def status(self) -> RuntimeState:

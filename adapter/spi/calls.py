@@ -19,6 +19,8 @@ from adapter.spi.probe import OPTIONS
 from adapter.units import Endpoint
 
 LOOK_SECONDS = 0.5
+SIZE_SECONDS = 30.0
+"""As ModelMesh. Source: modelmesh `SidecarModelMesh.java` 119."""
 
 
 class CallFailedError(Exception):
@@ -53,6 +55,8 @@ def load(endpoint: Endpoint, model_id: str, path: str, *, type_name: str, key: M
                 size_bytes = call.result(LOOK_SECONDS).sizeInBytes
             except grpc.FutureTimeoutError:
                 yield None
+        if not size_bytes:  # it is measured now
+            size_bytes = stub.modelSize(pb.ModelSizeRequest(modelId=model_id), timeout=SIZE_SECONDS).sizeInBytes
     yield size_bytes
 
 
