@@ -1,5 +1,5 @@
 """
-The nouns of the domain: what ModelMesh asks for, what a store lists, what was pulled.
+The nouns of the domain: what ModelMesh asks for, what a store lists, what was pulled, what Triton's index shows.
 
 All are frozen. `ModelSpec` refuses an id that no Triton could have; paths, sizes and the other values are checked
 where they are made: in `spi.codec`, `parameters` and the stores.
@@ -7,11 +7,12 @@ where they are made: in `spi.codec`, `parameters` and the stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,10 +24,6 @@ RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
 """The adapter's own folders where CACHE_DIR is not set; the settings know the folders of a running adapter."""
 MAX_SIZE_BYTES = 2**63 - 1
 """ModelMesh holds sizes in signed 64-bit numbers."""
-SizeSource = Literal["given", "reported", "measured", "estimated", "files"]
-"""
-Where a size comes from: the model's own parameter, Triton's backend, what was seen of memory, bounds of that, bytes of files.
-"""
 MAX_ID_BYTES = 255
 """Length of a directory name; Triton fails beyond it."""
 
@@ -220,97 +217,6 @@ class Artifact:
     """Its name in the cache, by which a later process finds it again; None: it goes with its last model."""
 
 
-MAX_TEXT = 200
-"""Characters of a type, a path or a storage key in the journal: they are for people."""
-Label = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
-Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z_-]{1,128}\Z")]
-"""Also a name of an artifact: never a path."""
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
-"""Since the boot of the kernel."""
-
-
-SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
-
-
-class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a model was loaded from, as digests (`adapter.digests`): two equal contents are the same model."""
-
-    spec: Digest
-    """Of what was asked, all but the model id."""
-    listing: Digest | None
-    """Of what storage had; None: it has no versions, so it equals nothing, not even itself."""
-    crash: Digest
-    """Of type, path, storage key and listing: what Triton's deaths are counted by."""
-
-
-class Record(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    rename={"model_id": "id", "model_type": "type", "storage_key": "key", "artifact_key": "artifact", "size_bytes": "size"},
-):
-    """What the journal keeps of one model id, without secrets. Its annotations bound what is read."""
-
-    model_id: str
-    state: Annotated[str, msgspec.Meta(pattern=r"\A(?:loaded|lost|loading|unloading|failed|pulling)\Z")]
-    """As the lifecycle calls it."""
-    since: Seconds
-    """When it came into this state."""
-    model_type: Label = ""
-    path: Label = ""
-    """For people, redacted."""
-    storage_key: Label | None = None
-    content: Content | None = None
-    """None while unknown: found in Triton without a record."""
-    artifact_key: Digest | None = None
-    size_bytes: SizeBytes = 0
-    placed: Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,128}\Z")] | None = None
-    """Identity of the directory in Triton's repository folder, as `ModelRepository.place` gave it: it is compared, and has no other use."""
-    confirmed: Seconds = 0.0
-    """When it was loaded, or confirmed by an equal load."""
-    named: Named | None = None
-    """Of a model that a front has loaded."""
-
-
-class Crashes(msgspec.Struct, frozen=True, kw_only=True, rename={"digest": "crash"}):
-    """How often Triton died while it was loading one content."""
-
-    digest: Digest
-    """Of type, path, storage key and listing."""
-    count: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
-    last: Seconds
-
-
-class Sized(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    rename={"content": "sized", "model_type": "type", "size_bytes": "size", "predicted_bytes": "predicted", "spread_bytes": "spread"},
-):
-    """What is remembered of the size of one content."""
-
-    content: Content
-    model_type: Label
-    """Without options, to compare models of one kind."""
-    size_bytes: SizeBytes
-    source: SizeSource
-    predicted_bytes: SizeBytes
-    """What was predicted when it was loaded first."""
-    spread_bytes: SizeBytes
-    """As in `Measure`."""
-
-
-class Measure(NamedTuple):
-    """What one model takes of memory, as far as it was seen."""
-
-    size_bytes: int
-    source: SizeSource
-    """`measured`, or `estimated`: known only within wide bounds, since others were loaded or unloaded at the same time."""
-    spread_bytes: int
-    """Of the bounds that it lies in; the size of a measured model is the upper one."""
-
-
 @dataclass(frozen=True)
 class Placed:
     """What lies in Triton's repository folder for one model id, inner models of a bundle included."""
@@ -377,3 +283,50 @@ class ServerModel(NamedTuple):
 
 Overrides = Mapping[str, str | bytes]
 """Of a load: `config` (JSON), and `file:<version>/<name>` (content), as Triton's model repository extension has them."""
+
+
+# ---- rows of Triton's index, and whether they agree with what is believed. Asked at a take-over, after Triton has returned, for
+# the metric of drift, and by `models`.
+
+Drift = Literal["lost", "not_serving", "no_folder", "unknown"]
+"""
+Label of the metric, word of `models`. `lost`: loaded, but this Triton never had it, so Triton has restarted. `not_serving`:
+loaded, and Triton had it, but does not serve it. `no_folder`: loaded, but nothing lies in the folder. `unknown`: Triton has
+it, or it lies in the folder, and no call has asked for it.
+"""
+
+
+def by_owner(rows: Iterable[ServerModel]) -> dict[str, list[ServerModel]]:
+    """The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+    found: dict[str, list[ServerModel]] = defaultdict(list)
+    for row in rows:
+        found[owner_of(row.name)].append(row)
+    return dict(found)
+
+
+def serves(model_id: str, rows: Sequence[ServerModel]) -> bool:
+    """Whether Triton serves the model, of a bundle every model, and nothing of it is under way."""
+    serving = {row.name for row in rows if row.state == "READY"}
+    names = {row.name for row in rows}
+    is_whole = bool(serving) if len(names) == 1 else serving == names | {model_id}
+    return is_whole and not any(row.state in ("LOADING", "UNLOADING") for row in rows)
+
+
+def is_untouched(rows: Sequence[ServerModel]) -> bool:
+    """Whether this Triton lists the model's directory and was never asked for it since Triton started."""
+    return bool(rows) and not any(row.state for row in rows)
+
+
+def drift_of(model_id: str, state: str | None, rows: Sequence[ServerModel], placed: Placed | None) -> Drift | None:
+    """What registry (None: it does not know the model), index and folder disagree on; None where they agree, or may soon."""
+    if state is None:
+        return "unknown" if placed is not None or any(row.holds_memory for row in rows) else None
+    if state == "lost":
+        return "lost"
+    if state != "loaded":
+        return None
+    if placed is None:
+        return "no_folder"
+    if serves(model_id, rows):
+        return None
+    return "lost" if is_untouched(rows) else "not_serving"

@@ -16,22 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from adapter.digests import Digests
-from adapter.model import (
-    Artifact,
-    Crashes,
-    Layout,
-    Listing,
-    Measure,
-    ModelSpec,
-    Overrides,
-    Placed,
-    Record,
-    ServerModel,
-    Sized,
-    SourceFile,
-    Survey,
-)
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, ServerModel, SourceFile, Survey
+from adapter.records import Crashes, Digests, Measure, Record, Sized
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
 from adapter.waits import Waits

@@ -28,8 +28,9 @@ from statistics import median_high
 from adapter.errors import CrashesTriton, NoCapacity
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import Content, Crashes, Measure, ModelSpec, Sized, SizeSource
+from adapter.model import ModelSpec
 from adapter.ports import Journal, Memory
+from adapter.records import Content, Crashes, Measure, Sized, SizeSource
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.telemetry.metrics import CAPACITY_BYTES, MODEL_BYTES, USABLE_BYTES
 from adapter.units import show_bytes
@@ -221,9 +222,11 @@ class Facts:
 
     def estimate(self, spec: ModelSpec, file_bytes: int) -> int:
         """Bytes of memory for a model that was never loaded: of python models the median, once enough were measured, and no less."""
-        kind = spec.model_type.partition(":")[0]
-        sizes = [each.size_bytes for each in self._journal.sizes.values() if each.model_type == kind == "python" and each.source in _SEEN]
-        return max(self.from_files(file_bytes), median_high(sizes) if len(sizes) >= ENOUGH_MODELS else 0)
+        size = self.from_files(file_bytes)
+        if spec.model_type.partition(":")[0] != "python":
+            return size
+        sizes = [each.size_bytes for each in self._journal.sizes.values() if each.model_type == "python" and each.source in _SEEN]
+        return max(size, median_high(sizes)) if len(sizes) >= ENOUGH_MODELS else size
 
     def from_files(self, file_bytes: int) -> int:
         """Bytes of memory for these bytes of files."""

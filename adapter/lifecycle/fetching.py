@@ -20,14 +20,14 @@ from functools import partial
 
 import structlog
 
-from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.layout import rules
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.states import State
-from adapter.model import FRONT_FILES, Artifact, Content, Layout, Listing, ModelSpec, SourceFile, Survey
+from adapter.model import FRONT_FILES, Artifact, Layout, Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore, Ports, StoredModel
+from adapter.records import Content, Digests
 from adapter.workers import Workers
 
 PULL_ATTEMPTS = 3

@@ -16,11 +16,10 @@ from typing import get_args
 import structlog
 
 from adapter.errors import some
-from adapter.inventory import Drift, by_owner, drift_of, is_untouched
 from adapter.lifecycle.background import Background
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import id_problem
+from adapter.model import Drift, by_owner, drift_of, id_problem, is_untouched
 from adapter.ports import Ports
 from adapter.telemetry.metrics import INVENTORY_DRIFT
 

@@ -16,8 +16,9 @@ from typing import Literal
 
 from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
-from adapter.model import Artifact, Content, ModelSpec, Named, Record
+from adapter.model import Artifact, ModelSpec, Named
 from adapter.ports import Journal, Memory
+from adapter.records import Content, Record
 from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import structlog
 
 from adapter.errors import AdapterError
-from adapter.inventory import by_owner, is_untouched, serves
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import Placed, Record, ServerModel, id_problem
+from adapter.model import Placed, ServerModel, by_owner, id_problem, is_untouched, serves
 from adapter.ports import Ports
+from adapter.records import Record
 
 AT_ONCE = 100
 """Models that are entered before other tasks have their turn on the loop."""

@@ -17,13 +17,12 @@ from typing import Literal, cast
 import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, ServerDied, UnloadUnfinished
-from adapter.inventory import is_untouched
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.operation import Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import ModelSpec
+from adapter.model import ModelSpec, is_untouched
 from adapter.ports import Ports
 from adapter.serving import LoadedModel
 from adapter.settings.kinds import AUTO

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.model import Measure
+from adapter.records import Measure
 from adapter.units import MIB
 
 ROUNDS = 4

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from adapter.memory.attribution import Change, Sample, bounds, measure
 from adapter.memory.devices import Device
 from adapter.memory.report import Report, Stub
-from adapter.model import Measure, owner_of
+from adapter.model import owner_of
+from adapter.records import Measure
 from adapter.units import MIB
 
 HOST = ""

@@ -21,7 +21,7 @@ from adapter.errors import NoCapacity
 from adapter.memory import devices, report
 from adapter.memory.ledger import Ledger
 from adapter.memory.report import OLD_SECONDS, Report
-from adapter.model import Measure
+from adapter.records import Measure
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry import metrics
 from adapter.units import Endpoint, show_bytes

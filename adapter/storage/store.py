@@ -20,10 +20,10 @@ from typing import Any
 
 import structlog
 
-from adapter.digests import SALT_BYTES, Digests
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
+from adapter.records import SALT_BYTES, Digests
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache

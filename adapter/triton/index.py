@@ -24,8 +24,7 @@ from copy import copy
 import structlog
 
 from adapter.errors import AdapterError, WrongServer
-from adapter.inventory import by_owner
-from adapter.model import ServerModel, owner_of
+from adapter.model import ServerModel, by_owner, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
 from adapter.triton.client import CallError, TritonAway, TritonSilent
 from adapter.triton.connection import ASK_SECONDS, Connection

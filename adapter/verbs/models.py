@@ -22,11 +22,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from adapter.errors import AdapterError, some
-from adapter.inventory import Drift, by_owner, drift_of, is_untouched, serves
-from adapter.journal import NAME, Found, JournalProblem, NoJournal, read
+from adapter.journal.file import NAME, Found, JournalProblem, NoJournal, read
 from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS
 from adapter.memory.report import Report
-from adapter.model import PROBE, Placed, ServerModel
+from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
 from adapter.telemetry.redaction import redact

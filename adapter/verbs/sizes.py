@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.memory.report import OLD_SECONDS, Report, read
-from adapter.model import Record, Sized
+from adapter.records import Record, Sized
 from adapter.verbs.cells import age, short, shown
 from adapter.volume.boot import boot_seconds
 

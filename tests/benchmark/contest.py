@@ -46,7 +46,6 @@ class Rule:
 
     value: Value
     unit: str
-    cpu: Value = lambda figures: figures.cpu_seconds
     is_more_better: bool = True
 
 
@@ -71,7 +70,6 @@ def contest(finding: Finding, case: str, place: Place, entries: Iterable[Entry],
 def row(phase: str, case: str, name: str, figures: Sequence[Figures], rule: Rule) -> Row:
     """The median of its rounds."""
     ordered = sorted(figures, key=rule.value)
-    middle = ordered[(len(ordered) - 1) // 2]
     return Row(
         phase=phase,
         case=case,
@@ -81,7 +79,4 @@ def row(phase: str, case: str, name: str, figures: Sequence[Figures], rule: Rule
         is_more_better=rule.is_more_better,
         low=rule.value(ordered[0]),
         high=rule.value(ordered[-1]),
-        cpu=statistics.median(rule.cpu(each) for each in ordered),
-        above_idle_mib=max(each.above_idle_mib for each in ordered),
-        counts=middle.counts,
     )

@@ -1,5 +1,5 @@
 """
-What a process used while it did something: seconds, CPU, memory. Standard library alone: peers run in a venv of their own.
+What a process used while it did something: seconds, memory. Standard library alone: peers run in a venv of their own.
 
 A program that is measured runs as a child, measures itself around the pull alone, and prints one line of JSON.
 """
@@ -7,12 +7,10 @@ A program that is measured runs as a child, measures itself around the pull alon
 from __future__ import annotations
 
 import json
-import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ class Figures:
     """Of one run."""
 
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
     idle_mib: float = 0.0
     """Resident before the pull, with everything imported and warm."""
     peak_mib: float = 0.0
@@ -95,17 +92,6 @@ class Job:
         return cls(**found)
 
 
-def cpu_seconds() -> float:
-    """Of this process and of the children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def cpu_seconds_of(pid: int) -> float:
-    """Of another process and all of its threads. Source: Linux, clock_getcpuclockid(3)."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
 def status_mib(field_name: str, pid: int | str = "self") -> float:
     """`VmRSS` now, or `VmHWM` at most."""
     text = Path(f"/proc/{pid}/status").read_text()
@@ -120,14 +106,13 @@ def forget_peak(pid: int | str = "self") -> None:
 @contextmanager
 def gauged(job: Job, pid: int | None = None) -> Iterator[Figures]:
     """Of the work of a job, by this process or by another one: filled when the context ends."""
-    who, used = ("self", cpu_seconds) if pid is None else (pid, partial(cpu_seconds_of, pid))
+    who = "self" if pid is None else pid
     job.touch()
     figures = Figures(idle_mib=status_mib("VmRSS", who))
     forget_peak(who)
-    cpu, began = used(), time.perf_counter()
+    began = time.perf_counter()
     yield figures
     figures.seconds = time.perf_counter() - began
-    figures.cpu_seconds = used() - cpu
     figures.peak_mib = status_mib("VmHWM", who)
 
 

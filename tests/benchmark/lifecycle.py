@@ -29,7 +29,6 @@ from adapter.telemetry import logs
 from adapter.triton.client import TritonClient
 from adapter.wiring import build
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.gauge import cpu_seconds
 from tests.benchmark.report import OURS, Finding, Row
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
@@ -123,19 +122,18 @@ async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
         for count in sorted(known):
             await _fill(rig, before, count)
             before = count
-            trips, fake, loads, cpu = await _interleaved(rig)
+            trips, fake, loads = await _interleaved(rig)
             trip = statistics.median(trips)
             own = statistics.median((load - statistics.median(fake)) / trip for load in loads)
             case = f"own time of a load, {count} models known"
             finding.rows += [
-                Row("lifecycle", case, OURS, own, "round trips", False, cpu=cpu),
+                Row("lifecycle", case, OURS, own, "round trips", False),
                 Row("lifecycle", case, "goal", GOAL_TRIPS, "round trips", False),
             ]
             finding.notes.append(
                 f"{count} models known: a bare round trip takes {trip * 1000:.2f} ms, a load {statistics.median(loads) * 1000:.1f} ms, "
                 f"Triton's part of it {statistics.median(fake) * 1000:.1f} ms."
             )
-    finding.notes.append("CPU in milliseconds of one load and one unload, of all in this process.")
 
 
 async def _fill(rig: Bridge, first: int, count: int) -> None:
@@ -216,20 +214,17 @@ async def _served(service: str, method: str, answer: Callable[[bytes, object], A
         await server.stop(0)
 
 
-async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[float], float]:
-    """Seconds of round trips, of Triton's part, and of loads, in turns; CPU milliseconds of a load and its unload."""
+async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[float]]:
+    """Seconds of round trips, of Triton's part, and of loads, in turns."""
     trips: list[float] = []
     fake: list[float] = []
     loads: list[float] = []
-    used = 0.0
     asked = await _asked_of_triton(rig)
     for _ in range(BLOCKS):
         trips += await _round_trips(ROUNDS // BLOCKS)
         fake += await _bare(rig, asked, ROUNDS // BLOCKS)
-        before = cpu_seconds()
         names = [f"x{number}" for number in range(ROUNDS // BLOCKS)]
         loads += [await rig.load(name) for name in names]  # by themselves, as the others: the fake's index takes long, in this process
         for name in names:
             await rig.unload(name)
-        used += cpu_seconds() - before
-    return trips, fake, loads, used / len(loads) * 1000
+    return trips, fake, loads

@@ -29,9 +29,7 @@ def pull(amounts: Amounts) -> Finding:
         if runs := found.get(OURS.name):
             case, above = f"memory above idle, {network.name}", max(figures.above_idle_mib for figures in runs)
             finding.rows += [Row("pull", case, name, mib, "MiB", False) for name, mib in ((OURS.name, above), ("goal", MOST_MIB))]
-    finding.notes.append(
-        f"CPU in seconds. Clients that can be told have {amounts.place.threads} threads; ours and awscrt choose by themselves."
-    )
+    finding.notes.append(f"Clients that can be told have {amounts.place.threads} threads; ours and awscrt choose by themselves.")
     return finding
 
 

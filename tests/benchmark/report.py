@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tests.prove.report import columns, markdown_table
@@ -24,11 +24,6 @@ class Row:
     is_more_better: bool = True
     low: float = 0.0
     high: float = 0.0
-    cpu: float | None = None
-    """CPU of the client; seconds, or as the note of the phase says."""
-    above_idle_mib: float | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """What the server was asked for, in the round of the median."""
 
 
 @dataclass
@@ -72,9 +67,6 @@ def cells(rows: Sequence[Row]) -> list[dict[str, str]]:
                 "client": row.client,
                 "value": f"{number(row.value)} {row.unit}",
                 "from … to": f"{number(row.low)} … {number(row.high)}" if row.high else "",
-                "CPU": "" if row.cpu is None else number(row.cpu),
-                "MiB above idle": "" if row.above_idle_mib is None else f"{row.above_idle_mib:.0f}",
-                "requests": " ".join(f"{kind} {count}" for kind, count in row.counts.items() if count and kind != "bytes"),
                 "ours is × as good": "" if ratio is None else f"{ratio:.2f}",
             }
         )
@@ -105,7 +97,8 @@ def to_json(findings: Sequence[Finding], machine: Mapping[str, str], command: st
 
 def rows_of(document: Mapping[str, Any]) -> list[Row]:
     """The rows of a file that `to_json` has made. Raises KeyError, TypeError: it is another one."""
-    return [Row(**row) for phase in document["phases"] for row in phase["rows"]]
+    names = [each.name for each in fields(Row)]
+    return [Row(**{name: row[name] for name in names}) for phase in document["phases"] for row in phase["rows"]]
 
 
 def number(value: float) -> str:

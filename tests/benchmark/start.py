@@ -4,15 +4,13 @@ From the start of the process to the first answer to `runtimeStatus`.
 Measures what a user has: the package lies in a folder of its own, its bytecode is written, and of what the environment of
 development brings there is no rich, which structlog imports where it finds it. Beside it, in turns and without our package, the bare
 imports of two libraries. A start ends with the first answer, whatever it says; the port is tried every two milliseconds, for
-attempts of a gRPC channel are a tenth of a second apart at least. Triton is there before, and fake. Values are wall time; CPU is that of
-the whole process until the same moment.
+attempts of a gRPC channel are a tenth of a second apart at least. Triton is there before, and fake. Values are wall time.
 """
 
 from __future__ import annotations
 
 import compileall
 import json
-import os
 import shutil
 import socket
 import statistics
@@ -23,7 +21,6 @@ import time
 from pathlib import Path
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.gauge import cpu_seconds_of
 from tests.benchmark.report import OURS, Finding, Row
 from tests.benchmark.rig import START_SECONDS, BenchServer, Network
 from tests.fakes.background_triton import BackgroundTriton
@@ -38,15 +35,13 @@ LEAST_ROUNDS = 7
 TRY_SECONDS = 0.002
 ABSENT = ("rich",)
 """What users do not have, and what is imported where it is found."""
-Start = tuple[float, float]
-"""Seconds until the first answer, and of CPU until then."""
 
 
 def start(amounts: Amounts) -> Finding:
     """Start to the first answer, beside the bare imports."""
     finding = Finding("start", "start to the first answer")
-    imports: list[Start] = []
-    starts: list[Start] = []
+    imports: list[float] = []
+    starts: list[float] = []
     with BenchServer(Network("loopback"), ["m/model.onnx=1KiB"]) as server, tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
         package = installed(TOP / "adapter", folder / "installed")
@@ -57,11 +52,10 @@ def start(amounts: Amounts) -> Finding:
             for _ in range(max(LEAST_ROUNDS, amounts.rounds)):
                 imports.append(imported())
                 starts.append(started(package, folder, triton.target))
-    goal = [(GOAL * seconds, GOAL * cpu) for seconds, cpu in imports]
-    for client, found in ((OURS, starts), (f"{GOAL} × {IMPORTS}", goal)):
-        seconds, cpu = zip(*found, strict=True)
-        middle, used = statistics.median(seconds), statistics.median(cpu)
-        finding.rows.append(Row("start", "first answer, a key of S3", client, middle, "s", False, min(seconds), max(seconds), cpu=used))
+    goal = [GOAL * seconds for seconds in imports]
+    for client, seconds in ((OURS, starts), (f"{GOAL} × {IMPORTS}", goal)):
+        middle = statistics.median(seconds)
+        finding.rows.append(Row("start", "first answer, a key of S3", client, middle, "s", False, min(seconds), max(seconds)))
     return finding
 
 
@@ -74,19 +68,15 @@ def installed(package: Path, folder: Path) -> Path:
     return folder
 
 
-def imported() -> Start:
-    """The bare imports, in a process of their own."""
+def imported() -> float:
+    """The bare imports, in a process of their own; seconds."""
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-c", IMPORTS], env=bare_environment())
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"`{IMPORTS}` ended with {process.returncode}")
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime
+    subprocess.run([sys.executable, "-c", IMPORTS], env=bare_environment(), check=True)
+    return time.perf_counter() - began
 
 
-def started(package: Path, folder: Path, triton_target: str) -> Start:
-    """One adapter, without the leash of other tests: that is a Python, too. Raises RuntimeError: it does not listen."""
+def started(package: Path, folder: Path, triton_target: str) -> float:
+    """Seconds of one adapter, without the leash of other tests: that is a Python, too. Raises RuntimeError: it does not listen."""
     path = {"PYTHONPATH": str(package), "PYTHONSAFEPATH": "1"}
     adapter = AdapterProcess(volume=folder / "volume", storage_config=folder / "config", triton_target=triton_target, env=path)
     environment = bare_environment() | adapter.settings
@@ -97,7 +87,7 @@ def started(package: Path, folder: Path, triton_target: str) -> Start:
         try:
             _wait_for_port(int(adapter.settings["ADAPTER_PORT"]))
             mesh.status()
-            return time.perf_counter() - began, cpu_seconds_of(process.pid)
+            return time.perf_counter() - began
         finally:
             process.kill()
             process.wait()

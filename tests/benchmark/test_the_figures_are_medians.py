@@ -31,7 +31,7 @@ def test_a_contest_takes_medians_and_leaves_out_whoever_fails(tmp_path: Path) ->
     def measured(job: Job, _place: Place) -> Figures:
         item = next(iter(job.keys))
         (Path(job.folder) / item[0]).write_bytes(server.items[item[0]].content())
-        return Figures(seconds=next(seconds), cpu_seconds=1, idle_mib=10, peak_mib=12)
+        return Figures(seconds=next(seconds))
 
     def breaks(_job: Job, _place: Place) -> Figures:
         raise RuntimeError("it\nbroke")
@@ -43,7 +43,7 @@ def test_a_contest_takes_medians_and_leaves_out_whoever_fails(tmp_path: Path) ->
         found = contest(finding, "near", Place(tmp_path), entries, RATE, 3)
 
     assert list(found) == ["ours"]
-    assert [(row.client, row.value, row.low, row.high, row.above_idle_mib) for row in finding.rows] == [("ours", 4, 2, 8, 2)]
+    assert [(row.client, row.value, row.low, row.high) for row in finding.rows] == [("ours", 4, 2, 8)]
     assert finding.wrong == ["near: bad: it / broke"]
     assert not list(tmp_path.iterdir())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapter.model import Measure
+from adapter.records import Measure
 from adapter.settings.capacity import CapacitySettings
 
 

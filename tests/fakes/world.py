@@ -19,23 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adapter.digests import Digests
 from adapter.errors import ServerDied, SourceNotFound
-from adapter.model import (
-    Artifact,
-    Crashes,
-    Layout,
-    Listing,
-    ModelSpec,
-    Placed,
-    Record,
-    ServerModel,
-    Sized,
-    SourceFile,
-    Survey,
-    owner_of,
-)
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Placed, ServerModel, SourceFile, Survey, owner_of
 from adapter.ports import Ports, Wanted, nothing
+from adapter.records import Crashes, Digests, Record, Sized
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 from tests.fakes.memory import UntoldMemory

@@ -10,10 +10,12 @@ import msgspec
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.journal import FORMAT, Head, Journal, JournalProblem, line_of, read, read_line
+from adapter.journal.file import FORMAT, Head, JournalProblem, line_of, read, read_line
+from adapter.journal.journal import Journal
 from adapter.lifecycle.states import State
-from adapter.model import Content, Crashes, Listing, Record, SourceFile, id_problem
+from adapter.model import Listing, SourceFile, id_problem
 from adapter.paths import path_problem
+from adapter.records import Content, Crashes, Record
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
 from adapter.storage.cache.record import FILES, ArtifactRecord, KeptFile, Unusable

@@ -7,12 +7,12 @@ import json
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel
 from adapter.layout import model_config, rules
 from adapter.layout.model_types import TYPES
 from adapter.model import Layout, Listing, SourceFile
 from adapter.paths import path_problem
+from adapter.records import Digests
 from tests.builders import a_file, a_forest, a_listing, a_spec
 from tests.fuzz.fuzzing import LONGEST_TEXT, check_words, fuzzed, mutated, texts, trees
 from tests.unit.layout.cases.builders import ends_of

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.digests import Digests
 from adapter.errors import AdapterError
 from adapter.model import ModelSpec
 from adapter.parameters import split
+from adapter.records import Digests
 from adapter.storage.cache.record import origin_of
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged

@@ -9,8 +9,8 @@ import pytest
 from grpc import StatusCode
 
 from adapter._pb import model_runtime_pb2
-from adapter.inventory import Drift
 from adapter.lifecycle.states import State
+from adapter.model import Drift
 from adapter.spi import codec
 from adapter.telemetry import metrics
 from tests.observability.files import TARGET_LABELS, TRITON, alerts, grouped, matched, panels

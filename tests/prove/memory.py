@@ -24,8 +24,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from adapter._pb import model_runtime_pb2 as spi
-from adapter.journal import NAME, read
-from adapter.model import Sized
+from adapter.journal.file import NAME, read
+from adapter.records import Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id
 from tests.real.memory_group import MemoryGroup, memory_group

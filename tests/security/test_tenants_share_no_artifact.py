@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from adapter.digests import Digests
 from adapter.model import Listing, ModelSpec, SourceFile
+from adapter.records import Digests
 from adapter.storage.bucket import Read, StoredObject
 from adapter.storage.secret.merging import StorageConfig
 from adapter.volume.volume import Volume

@@ -11,7 +11,7 @@ from unittest import mock
 
 from msgspec import structs
 
-from adapter.journal import Journal
+from adapter.journal.journal import Journal
 from adapter.lifecycle import fetching
 from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
@@ -20,7 +20,8 @@ from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
-from adapter.model import Crashes, ModelSpec, Record
+from adapter.model import ModelSpec
+from adapter.records import Crashes, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
 from adapter.storage.mounted.reads import VolumeReads

@@ -10,7 +10,7 @@ from tests.simulation import fibers, threads
 
 PATCHED = ("adapter.workers",)
 TIMED = ("adapter.volume.boot", "adapter.volume.trash")
-POOLED = ("adapter.workers", "adapter.journal", "adapter.storage.mounted.reads")
+POOLED = ("adapter.workers", "adapter.journal.journal", "adapter.storage.mounted.reads")
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from adapter.inventory import Drift
-from adapter.model import ServerModel
+from adapter.model import Drift, ServerModel
 from adapter.verbs import sizes
 from adapter.verbs.cells import shown
 from adapter.verbs.models import COLUMNS, DRIFTS, as_json, text, triton_word

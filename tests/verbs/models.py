@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from adapter import cli
-from adapter.journal import Journal
-from adapter.model import Crashes, Record
+from adapter.journal.journal import Journal
+from adapter.records import Crashes, Record
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.volume.volume import Volume

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.model import PROBE, Crashes
+from adapter.model import PROBE
+from adapter.records import Crashes
 from adapter.volume.boot import boot_id
 from tests.unit.journal.journals import DIGEST, a_record
 from tests.verbs.models import Place, drift

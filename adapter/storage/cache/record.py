@@ -20,9 +20,9 @@ from typing import Annotated
 
 import msgspec
 
-from adapter.digests import Digests, digest_of
 from adapter.model import MAX_SIZE_BYTES, Listing, ModelSpec
 from adapter.paths import directories_of, path_problem
+from adapter.records import Digests, digest_of
 from adapter.storage.bucket import StoredObject
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.volume.boot import boot_id

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from adapter import journal as journal_module
-from adapter.journal import JournalProblem
+from adapter.journal import journal as journal_module
+from adapter.journal.file import JournalProblem
 from tests.unit.journal.journals import Rig, a_record
 
 TOP = Path(__file__).parents[3]
@@ -195,7 +195,7 @@ async def test_whatever_goes_wrong_in_the_thread_wakes_those_who_wait(rig: Rig, 
 REAL_DISK = """
 import asyncio, sys
 from pathlib import Path
-from adapter.journal import Journal
+from adapter.journal.journal import Journal
 from tests.unit.journal.journals import a_record
 
 async def main(folder):

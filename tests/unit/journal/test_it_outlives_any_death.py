@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.journal import NoJournal
+from adapter.journal.file import NoJournal
 from tests.unit.journal.journals import Rig, a_record
 
 TOP = Path(__file__).parents[3]

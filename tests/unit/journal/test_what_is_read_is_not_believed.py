@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, OtherBoot, line_of
-from adapter.model import Crashes
+from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, OtherBoot, line_of
+from adapter.records import Crashes
 from adapter.volume import boot
 from adapter.volume.boot import boot_id, boot_seconds
 from tests.unit.journal.journals import BOOT, Rig, a_record

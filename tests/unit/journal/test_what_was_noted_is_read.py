@@ -8,12 +8,13 @@ import tracemalloc
 
 import pytest
 
-from adapter.digests import Digests
 from adapter.errors import InvalidRequest
-from adapter.journal import SLACK_BYTES, line_of
+from adapter.journal.file import line_of
+from adapter.journal.journal import SLACK_BYTES
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named, Sized
+from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Named
+from adapter.records import Content, Crashes, Digests, Sized
 from tests.builders import a_listing, a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.unit.journal.journals import Rig, a_record

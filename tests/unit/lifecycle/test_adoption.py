@@ -9,7 +9,8 @@ import pytest
 
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Finding, findings
-from adapter.model import Content, Placed, Record, ServerModel
+from adapter.model import Placed, ServerModel
+from adapter.records import Content, Record
 
 CONTENT = Content(spec="s", listing="l", crash="c")
 

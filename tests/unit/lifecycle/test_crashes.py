@@ -9,7 +9,7 @@ from adapter.errors import CrashesTriton, ServerDied, ServerUnavailable
 from adapter.lifecycle.facts import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
-from adapter.model import Content, Crashes
+from adapter.records import Content, Crashes
 from tests.builders import a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.fakes.world import World, ports

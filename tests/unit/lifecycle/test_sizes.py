@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.digests import Digests
 from adapter.errors import NoCapacity
 from adapter.lifecycle.facts import UNFIT_BYTES, Facts
 from adapter.lifecycle.registry import Model, Registry
-from adapter.model import Content, Listing, ModelSpec, SourceFile
+from adapter.model import Listing, ModelSpec, SourceFile
+from adapter.records import Content, Digests
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec

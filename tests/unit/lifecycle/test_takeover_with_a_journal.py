@@ -10,7 +10,8 @@ import pytest
 
 from adapter.errors import WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.model import ModelSpec, Record
+from adapter.model import ModelSpec
+from adapter.records import Record
 from tests.builders import a_spec
 from tests.fakes.world import Process, World
 

@@ -8,7 +8,7 @@ from adapter.memory.attribution import LEAST_SPREAD_BYTES, MOST_SPREAD
 from adapter.memory.devices import Device
 from adapter.memory.ledger import DEVICE_LAG_SECONDS, Ledger
 from adapter.memory.report import Report, Stub
-from adapter.model import Measure
+from adapter.records import Measure
 from adapter.units import MIB
 
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from adapter.errors import NoCapacity
 from adapter.memory.report import OLD_SECONDS
 from adapter.memory.watch import NOT_TOLD, Watch
-from adapter.model import Measure
+from adapter.records import Measure
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, Endpoint

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.memory.attribution import Change, Sample, bounds, measure, median
-from adapter.model import Measure
+from adapter.records import Measure
 from adapter.units import MIB
 
 

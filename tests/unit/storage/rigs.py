@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapter.digests import Digests
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
+from adapter.records import Digests
 from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PART_SIZES, PartSizes
 from adapter.storage.search import Search

@@ -7,187 +7,53 @@ renamed: so a reader finds a whole file at any moment, and whatever lies in its 
 the writes fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there shall be none:
 what was noted counts as written then, since no later process can read anything older. The task tries again after a pause.
 Nothing is fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first line.
-
-A line is an entry as JSON, in ASCII, so that a terminal shows it safely. Any process that can write the volume can write a
-line, or replace or delete the file: reading is bounded, opens regular files only and follows no link; every value has a
-type, a bound and an alphabet (`adapter.model`), and a line with a wrong value says nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import io
-import json
 import math
 import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
 
-import msgspec
 import structlog
 
-from adapter.digests import SALT_BYTES, Digests
-from adapter.errors import InvalidRequest
-from adapter.model import MAX_TEXT, Content, Crashes, Digest, Label, Record, Sized, id_problem
-from adapter.units import MIB
+from adapter.journal.file import (
+    FORMAT,
+    MAX_ENTRIES,
+    MAX_FILE_BYTES,
+    Entry,
+    Found,
+    Head,
+    JournalProblem,
+    Key,
+    NoJournal,
+    OtherBoot,
+    gone_line,
+    key_of,
+    line_of,
+    read,
+)
+from adapter.records import SALT_BYTES, Digests, Sized
 from adapter.volume.boot import boot_id, boot_seconds
-from adapter.volume.trees import opened, read_whole
 from adapter.waits import doubling
 from adapter.workers import Threads
 
-NAME = "journal.jsonl"
-"""In the adapter's own folder."""
-FORMAT = 1
 MODE = 0o600
 """Its salt and what it tells are no one else's business."""
-MAX_FILE_BYTES = 32 * MIB
-MAX_ENTRIES = 20_000
-"""Model ids and contents together. What comes after is not kept."""
 MOST_SIZES = 2_000
-"""Of them, sizes of contents: the one noted longest ago goes for a new one."""
-MAX_LINE_BYTES = 64 * 1024
-"""JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
+"""Sizes of contents that are kept: the one noted longest ago goes for a new one."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 SLACK_BYTES = 64 * 1024
 """A file may become twice as long as it began, and so much longer."""
 END_SECONDS = 1.0
 """Longest wait for the thread at the end: a volume that hangs must not keep the process."""
-_ODD = "it is no regular file"
-_REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
-"""By `opened` and `read_whole`."""
-
-Entry = Record | Crashes | Sized
-Key = tuple[str, str]
-"""Of a line: the name of its first field, and its value."""
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The first line."""
-
-    format: int
-    boot_id: Label
-    salt: Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){16,64}\Z")] = ""
-
-
-class _Key(msgspec.Struct):
-    """What a line is about. `gone`: nothing is kept of it any more."""
-
-    id: str | None = None
-    crash: Digest | None = None
-    sized: Content | Digest | None = None
-    gone: bool = False
-
-
-class JournalProblem(Exception):
-    """The file says nothing that can be believed; the text says why, for people."""
-
-
-class NoJournal(JournalProblem):
-    """There is no file."""
-
-
-class OtherBoot(JournalProblem):
-    """The machine has restarted since: the file may be older than what it tells of."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a file says."""
-
-    salt: bytes
-    records: dict[str, Record] = field(default_factory=dict)
-    """By model id."""
-    crashes: dict[str, Crashes] = field(default_factory=dict)
-    """By digest."""
-    sizes: dict[str, Sized] = field(default_factory=dict)
-    """By `Content.spec`, those noted longest ago first."""
-
-    def put(self, key: Key, entry: Entry | None) -> bool:
-        """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
-        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
-        table = tables[key[0]]
-        if entry is None:
-            return table.pop(key[1], None) is not None
-        if table is self.sizes:
-            table.pop(key[1], None)
-        if key[1] not in table and sum(map(len, tables.values())) >= MAX_ENTRIES:
-            return False
-        table[key[1]] = entry
-        return True
-
-
-def read(path: Path, boot_id: str) -> Found:
-    """
-    What the file says, if it is of this boot of the kernel.
-
-    Raises:
-        JournalProblem: nothing that can be believed.
-    """
-    try:
-        lines = io.BytesIO(read_whole(opened(path, os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))
-    except FileNotFoundError:
-        raise NoJournal("there is none") from None
-    except OSError as error:
-        raise JournalProblem(_REFUSED.get(error.errno or 0, f"it cannot be read: {error.strerror}")) from error
-    try:
-        head = msgspec.json.decode(_whole(lines.readline()), type=Head)
-    except (ValueError, RecursionError):
-        raise JournalProblem("its first line is not a journal's") from None
-    if head.format != FORMAT:
-        raise JournalProblem(f"it has format {head.format}, and this adapter reads {FORMAT}")
-    if head.boot_id != boot_id:
-        raise OtherBoot("it is of an earlier boot: the machine has restarted since it was written")
-    found = Found(bytes.fromhex(head.salt))
-    for key, entry in filter(None, map(read_line, map(_whole, lines))):
-        found.put(key, entry)
-    return found
-
-
-def _whole(line: bytes) -> bytes:
-    """Nothing of a line without an end, or that is too long."""
-    return line if line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES else b""
-
-
-def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
-    """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
-    with suppress(ValueError, InvalidRequest, RecursionError):  # InvalidRequest: no front can have named a model so
-        about = msgspec.json.decode(line, type=_Key)
-        if about.id is not None and not id_problem(about.id):
-            return ("id", about.id), None if about.gone else msgspec.json.decode(line, type=Record)
-        if about.id is None and about.crash is not None:
-            return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
-        if about.id is None and isinstance(about.sized, Content):
-            return ("sized", about.sized.spec), msgspec.json.decode(line, type=Sized)
-        if about.id is None and isinstance(about.sized, str):
-            return ("sized", about.sized), None
-    return None
-
-
-def key_of(entry: Entry) -> Key:
-    """Of all lines on one model id, or on one content."""
-    if isinstance(entry, Sized):
-        return "sized", entry.content.spec
-    return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
-
-
-def line_of(entry: Entry | Head) -> bytes:
-    """What is kept of it. Texts for people are cut."""
-    if isinstance(entry, Record):
-        texts = {name: text[:MAX_TEXT] for name in ("model_type", "path", "storage_key") if (text := getattr(entry, name))}
-        entry = msgspec.structs.replace(entry, **texts)
-    return _line(msgspec.to_builtins(entry))
-
-
-def _line(values: object) -> bytes:
-    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 class Journal:
@@ -257,8 +123,7 @@ class Journal:
         """As `ports.Journal`."""
         if self._known.put(key := key_of(entry), None):
             del self._lines[key]
-            name, about = next(iter(msgspec.to_builtins(entry).items()))
-            self._take(key, _line({name: about, "gone": True}))
+            self._take(key, gone_line(entry))
 
     async def written(self) -> None:
         """As `ports.Journal`."""
