@@ -199,8 +199,6 @@ class Survey:
     """Bytes listed until the time was up; a lower bound when `listing` is None."""
     listing: Listing | None
     """All of it; None: not known within the time."""
-    seen: tuple[SourceFile, ...] = ()
-    """Where `listing` is None: the files listed until then, as the store orders them."""
     contents: Mapping[SourceFile, bytes] = field(default_factory=dict, repr=False)
     """Of the files that were to be read: those that could be, within the time."""
 
