@@ -243,6 +243,8 @@ class Layout:
     """Of a bundle: Triton's name → layout of each inner model, which have none of their own."""
     loaded_first: tuple[str, ...] = ()
     """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
+    concurrency: int = 0
+    """Parallel requests that it can use, as its config says; 0: unknown."""
     hint: str = ""
     """What helps if Triton refuses the model, in words."""
     warnings: tuple[str, ...] = ()

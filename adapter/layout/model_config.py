@@ -104,6 +104,20 @@ class ModelConfig:
         return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
 
     @property
+    def concurrency(self) -> int:
+        """
+        Parallel requests that keep the model busy: one for each instance; with dynamic batching one batch runs while the next fills.
+
+        Source: Triton's `model_configuration.md`, instance groups and scheduling.
+        """
+        said = self.said
+        instances = sum(max(1, group.count) * max(1, len(group.gpus)) for group in said.instance_group if not group.passive) or 1
+        if not said.HasField("dynamic_batching"):
+            return int(instances)
+        queue = said.dynamic_batching.default_queue_policy.max_queue_size
+        return int(2 * instances * max(1, said.max_batch_size) + queue)
+
+    @property
     def policy(self) -> str:
         """What `version_policy` asks for, in words."""
         said = self.said.version_policy

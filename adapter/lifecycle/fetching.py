@@ -118,7 +118,7 @@ class Fetching:
         content = await self._content(spec, stored.listing)
         self.facts.check_deaths(content)
         self.facts.admit(model, spec, layout.size_bytes, content)
-        model.asked, model.content = spec, content
+        model.asked, model.content, model.concurrency = spec, content, layout.concurrency
         operation.enter("pull")
         model.artifact = await stored.fetch(layout.files)
         operation.enter("place")

@@ -44,7 +44,10 @@ class CapacitySettings(Group):
     load_timeout_ms: int = setting("LOADTIME_TIMEOUT", MILLISECONDS, "30000")
     """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
     max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS_OR_NONE, "0")
-    """Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit."""
+    """
+    Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit. `auto`: of each
+    model's own config (instances, batches, queue); 16 where it has none.
+    """
     source: str = setting("CAPACITY_SOURCE", choice("word", "configured", "measured"), "configured")
     """
     `configured`: capacity = `CONTAINER_MEM_REQ_BYTES` − `MEM_BUFFER_BYTES`. `measured`: the limit of Triton's control group −

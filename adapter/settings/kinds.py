@@ -58,6 +58,15 @@ def whole(at_least: int, unit: str) -> Kind:
     return Kind(parse, unit)
 
 
+AUTO = -1
+"""`auto`, where a number is expected."""
+
+
+def or_auto(kind: Kind) -> Kind:
+    """A number, or `auto`."""
+    return Kind(lambda text: AUTO if text.strip().lower() == "auto" else kind.parse(text), f"{kind.unit} or auto")
+
+
 def choice(unit: str, *words: str, **others: str) -> Kind:
     """One of these words, in any case, or another name of one."""
 
@@ -153,7 +162,7 @@ FACTOR = Kind(parse_number, "factor")
 LOADS = whole(1, "loads")
 CONNECTIONS = whole(1, "connections")
 REQUESTS = whole(1, "requests")
-REQUESTS_OR_NONE = whole(0, "requests")
+REQUESTS_OR_NONE = or_auto(whole(0, "requests"))
 BOOLEAN = Kind(parse_bool, "boolean")
 OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
 NETWORKS = Kind(parse_networks, "networks")

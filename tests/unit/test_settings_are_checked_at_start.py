@@ -10,6 +10,7 @@ import pytest
 import adapter.settings as settings_package
 from adapter.settings import RETIRED, ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
 from adapter.settings.capacity import CapacitySettings, memory_bytes
+from adapter.settings.kinds import AUTO
 from adapter.settings.process import SpiSettings
 from adapter.units import Endpoint
 
@@ -61,6 +62,12 @@ def test_environment_of_the_go_adapter_is_understood() -> None:
     assert settings.capacity.max_concurrency == 0
     assert settings.capacity.runtime_version == "23.04-py3"
     assert settings.pull.embedded is True
+
+
+def test_a_limit_of_requests_is_a_number_or_auto() -> None:
+    assert read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "1Gi", "LIMIT_PER_MODEL_CONCURRENCY": "Auto"}).max_concurrency == AUTO
+    with pytest.raises(SettingsError, match="LIMIT_PER_MODEL_CONCURRENCY"):
+        read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "1Gi", "LIMIT_PER_MODEL_CONCURRENCY": "-1"})
 
 
 @pytest.mark.parametrize("version", ["23.04-py3@sha256:0af", "5000/nvidia/tritonserver:23.04-py3", "5000/tritonserver", ""])
