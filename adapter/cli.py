@@ -22,9 +22,8 @@ from typing import Any
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
 from adapter.settings.capacity import CapacitySettings
-from adapter.settings.process import SpiSettings, TelemetrySettings
+from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import VolumeSettings
-from adapter.settings.triton import TritonSettings
 from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"

@@ -19,8 +19,7 @@ from prometheus_client.samples import Sample
 
 from adapter.inference import DATATYPES, InferenceFailed, add_input, joined, split
 from adapter.settings import read_group
-from adapter.settings.process import SpiSettings, TelemetrySettings
-from adapter.settings.triton import TritonSettings
+from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.spi import calls
 from adapter.stubs import service_pb2
 from adapter.telemetry.metrics import PREFIX
