@@ -61,7 +61,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._readiness = readiness
 
     async def Check(self, request: Request, context: Context) -> Status:  # noqa: N802 - the protocol's name
-        """One answer. Kubernetes' gRPC probes use this; nobody asks for `Watch`, which is not implemented."""
+        """One answer. Kubernetes' gRPC probes use this; `Watch` is not implemented."""
         if request.service not in ("", *READY_SERVICES):
             await context.abort(StatusCode.NOT_FOUND, "unknown service; there are '' (alive) and 'ready'")
         problem = self._readiness() if request.service else None
