@@ -72,8 +72,8 @@ BOUNDS: dict[str, tuple[str, Bound | None]] = {
 Curve → its unit, and how much the last third may have above the middle third.
 
 Memory and objects: what the allocator and caches of the interpreter take meanwhile. Entries kept: of the collections that
-the adapter's own objects have. The journal is written anew when it is twice as long as what it
-holds, and 64 KiB. Series: a method that ends with another code begins some thirty, which a short run meets until its end. See `bounds` for what differs.
+the adapter's own objects have. The journal is written anew when it is twice as long as what it holds, and 64 KiB. Series: a
+method that ends with another code begins some thirty, which a short run meets until its end. See `bounds` for what differs.
 """
 
 
