@@ -99,7 +99,9 @@ class Named(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """As the caller gave it; no control characters, at most `MAX_URL_BYTES`."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequest: the journal could not keep it, or no answer could carry it."""
+        """Raises InvalidRequest: the journal could not keep it, or no path or answer could carry it."""
+        if self.name in (".", ".."):
+            raise InvalidRequest(f"the name of a model cannot be {self.name!r}")
         for what, text, most, barred in (("name", self.name, MAX_NAME_BYTES, "/\\"), ("url", self.url, MAX_URL_BYTES, "")):
             if not text or not (is_utf8(text) and len(text.encode()) <= most):
                 raise InvalidRequest(f"the {what} of a model has 1 to {most} bytes of UTF-8")
