@@ -76,18 +76,10 @@ class ModelType:
         """Whether a file has one of the endings."""
         return name.lower().endswith(tuple(self.by_suffix))
 
-    def placed_name(self, name: str) -> str:
-        """The name that a model's file gets, by the ending it has."""
-        return next((placed for suffix, placed in self.by_suffix.items() if name.lower().endswith(suffix)), self.file_name)
-
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
-_MISSING = {
-    "python": ", and Triton's python backend would wait for it for ever",
-    "vllm": ' with the arguments of the vLLM engine, for instance {"model": "org/name"}',
-}
 
 
 def _unchanged(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
@@ -112,7 +104,8 @@ def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
         _refuse_foreign_forests(kind, inner)
     chosen = _chosen_file(kind, inner)
-    name = chosen if chosen in kind.file_names else kind.placed_name(chosen)
+    by_suffix = (name for suffix, name in kind.by_suffix.items() if chosen.lower().endswith(suffix))
+    name = chosen if chosen in kind.file_names else next(by_suffix, kind.file_name)
     if not name:
         raise LayoutError(f"the ending of {shortened(chosen)} does not tell which format it has; name it {' or '.join(kind.file_names)}")
     return _renamed(inner, chosen, name)
@@ -124,7 +117,7 @@ def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
         return _renamed(tree, tree.file_names[0], kind.file_name)
     inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible
     if kind.file_name not in inner.file_names:
-        raise LayoutError(f"there is no {kind.file_name}{_MISSING[kind.name]}")
+        raise LayoutError(f"there is no {kind.file_name}{' with the arguments of the vLLM engine' * (kind.name == 'vllm')}")
     return dict(inner.files)
 
 

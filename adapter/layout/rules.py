@@ -150,7 +150,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
     config = _config(kind, inside, has_schema=schema_content is not None)
     layout = bundles.native(kind, spec.model_id, config, schema_content, whole)
-    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, spec.model_id, ModelConfig(), inside))
+    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, ModelConfig(), inside))
 
 
 def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
