@@ -36,7 +36,6 @@ from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
-EXAMPLE = ("pipeline/config.pbtxt", "first_step/config.pbtxt", "first_step/1/…", "second_step/config.pbtxt", "second_step/1/…")
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 MOST_MODELS = 100

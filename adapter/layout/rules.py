@@ -83,7 +83,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     except LayoutError as error:
         error.expected = _expected(model_type(spec.model_type), configs)
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected[0]}") from error
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected}") from error
     return layout
 
 
@@ -221,17 +221,16 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
-def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> tuple[str, tuple[str, ...]]:
-    """What would work, in words, and the simplest such tree. What a config says of itself counts more than the model type."""
+def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> str:
+    """What would work, in words. What a config says of itself counts more than the model type."""
     if not configs:
-        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example
+        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
     if len(configs) > 1:
-        return bundles.EXPECTED, bundles.EXAMPLE
+        return bundles.EXPECTED
     (config,) = configs.values()
     if config.is_ensemble:
-        return TYPES["ensemble"].expected, TYPES["ensemble"].example
-    kind = by_backend(config.said.backend) or kind
-    return f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example)))
+        return TYPES["ensemble"].expected
+    return f"config.pbtxt and {(by_backend(config.said.backend) or kind).expected}"
 
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:

@@ -32,12 +32,8 @@ class LayoutError(InvalidModel):
     """These files cannot become a model of this type; `rules` adds what was found and expected."""
 
     reason = InvalidModel.reason
-    expected: tuple[str, tuple[str, ...]] | None = None
-    """
-    What would have worked, in words, and the simplest such tree; a path that ends in `/` is a directory.
-
-    Known where the whole listing is.
-    """
+    expected = ""
+    """What would have worked, in words; known where the whole listing is."""
 
 
 class Tree:
