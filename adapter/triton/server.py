@@ -170,16 +170,9 @@ class TritonServer:
         return model_id not in self._unloads.asked_at() and all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
-        """
-        Rows of the repository index, waiting for a Triton that is away or cannot list its folder.
-
-        A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
-        """
+        """Rows of the repository index, waiting for a Triton that is away or cannot list its folder."""
         listing = await self._index.listing(can_wait=can_wait)
-        rows = list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
-        if model_ids is None:
-            self._loads.found(row.name for row in rows if row.state == "LOADING")
-        return rows
+        return list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """

@@ -82,8 +82,7 @@ class Unloads:
         if self._time() < self._purging_since + LONG_SECONDS:
             return None
         names = sorted(name for name, asked in self._asked.copy().items() if asked.left_at == inf)
-        left = [*(f"{name} ({self.obstacle(name)})" for name in names[:NAMED]), *names[NAMED:]]
-        return f"the purge waits for Triton to free {some(left, NAMED)}"
+        return f"the purge waits for Triton to free {some([f'{name} ({self.obstacle(name)})' for name in names], NAMED)}"
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
