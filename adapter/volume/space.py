@@ -23,8 +23,6 @@ from adapter.units import show_bytes
 from adapter.volume.trash import Trash
 
 T = TypeVar("T")
-SETTLE_SECONDS = 5.0
-"""Longest wait for files that are being deleted, before something is refused for the want of their bytes."""
 SPARE_PART = 5
 """This part of the file system stays free of idle artifacts, where no budget was set."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -47,7 +45,6 @@ class Space:
         self.give_way: Callable[[int], int] = lambda _: 0
         """Removes idle artifacts of at least these bytes, if there are; returns how many bytes went. The cache sets it."""
         self.folder = folder
-        self._trash = trash
         self._reservations: set[Reservation] = set()
         self._counters: dict[str, list[Callable[[], int]]] = {
             "staging": [lambda: sum(reserved.size_bytes for reserved in self._reservations.copy())],
@@ -86,9 +83,8 @@ class Space:
             self._reservations.remove(reserved)
 
     def gave_way(self, missing_bytes: int, least_bytes: int = 0) -> bool:
-        """Whether bytes have gone: idle artifacts', unless fewer than the least are idle, or those that were being deleted."""
-        went = self.counted_bytes("idle") >= least_bytes and self.give_way(max(missing_bytes, 1))
-        return bool(went) or (self._trash is not None and self._trash.settled(SETTLE_SECONDS))
+        """Whether idle artifacts have gone; none go if fewer than the least are idle."""
+        return self.counted_bytes("idle") >= least_bytes and self.give_way(max(missing_bytes, 1)) > 0
 
     def excess_bytes(self, more_bytes: int) -> int:
         """
