@@ -63,6 +63,8 @@ class Limits:
     """Most loads at once, those without callers included: as many as Triton has load threads."""
     load_seconds: float
     """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    silent_seconds: float = 60.0
+    """So long a Triton that accepts connections may be silent."""
 
 
 class Loads:
