@@ -182,21 +182,15 @@ class Index:
 
     def _ended(self) -> None:
         """The question that was under way is so no more, answered or not."""
-        now, before, was_slow = self._time(), self._seconds, self._slow is not None
+        now, before = self._time(), self._seconds
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-        seconds, share = round(self._seconds, 1), f"{self._seconds / (self._seconds + LONGEST_REST_SECONDS):.0%}"
+        self._slow = None
         if REST_FACTOR * self._seconds > LONGEST_REST_SECONDS:
-            self._slow = (
-                f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
-                f"which takes {share} of its time while unloads wait for it"
-            )
-            if not was_slow:
-                log.warning("index.slow", seconds=seconds, share=share, rest_seconds=LONGEST_REST_SECONDS)
-        elif was_slow:
-            self._slow = None
-            log.info("index.quick", seconds=seconds)
+            share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
+            needed = f"it has needed {self._seconds:.0f} s to list its model repository"
+            self._slow = f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
     def _under_way(self) -> str | None:
         seconds = self._under_way_seconds()

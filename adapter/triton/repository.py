@@ -259,7 +259,7 @@ class Repository:
             for destination, part in parts.items():
                 size_bytes = sum(map(len, part.written.values()))
                 with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-                    reserved.grow(size_bytes, len(part.written))
+                    reserved.grow(size_bytes)
                     identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
                     self._own_bytes[destination.name] = size_bytes
         except BaseException:

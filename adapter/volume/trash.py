@@ -17,7 +17,6 @@ import stat
 import threading
 import time
 from contextlib import ExitStack, suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +24,12 @@ import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
-from adapter.volume.trees import all_bytes, mount_of, own_bytes
+from adapter.volume.trees import mount_of, own_bytes
 
 if TYPE_CHECKING:
     from adapter.volume.volume import Volume
 
 RETRY_SECONDS = 60.0
-AT_ONCE = 64
-"""Most leftovers that are tried again in one go."""
 _STAYS = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.EACCES, errno.EPERM)
 """Of a rename: what cannot move for such a reason is deleted where it is."""
 
@@ -45,23 +42,14 @@ class Trash:
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
         self._left: dict[Path, int] = {}
-        """What could not be deleted, with its bytes; what was tried last comes last."""
-        self._going: set[Path] = set()
-        """What is being deleted."""
-        self._changed = threading.Condition()
+        """What could not be deleted, with its bytes."""
+        self._lock = threading.Lock()
         self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
-        """Of leftovers. In the trash, files that are also elsewhere are not counted."""
-        with self._changed:
+        """Of leftovers, without files that are also elsewhere."""
+        with self._lock:
             return sum(self._left.values())
-
-    def settled(self, seconds: float) -> bool:
-        """Wait, at most so long, for what is being deleted now. Returns whether any of it has gone."""
-        with self._changed:
-            before = set(self._going)
-            self._changed.wait_for(lambda: not before & self._going, seconds)
-            return not before <= self._going
 
     def discard(self, path: Path) -> OSError | AdapterError | None:
         """
@@ -81,19 +69,18 @@ class Trash:
         except (OSError, AdapterError) as error:
             is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
             if is_disk and path.parent != self._volume.staging_dir:  # half of it would be worse than all of it
-                self._note(path, all_bytes(path))
+                self._note(path, own_bytes([path]))
                 return error
-            _log.debug("volume.rename_failed", path=str(path), error=str(error))
         self._delete(gone)
         return None
 
     def tidy(self) -> None:
         """Delete what could not be deleted before, if it is time for another try."""
-        with self._changed:
+        with self._lock:
             if not self._left or time.monotonic() < self._tidy_at:
                 return
             self._tidy_at = time.monotonic() + RETRY_SECONDS
-            paths = list(islice(self._left, AT_ONCE))
+            paths = list(self._left)
         for path in paths:
             self.discard(path)
 
@@ -115,11 +102,9 @@ class Trash:
         """
         Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount.
 
-        What stays is left. Where it was, it counts in full: another name of its files may be left, too, and then neither would count.
+        What stays is left.
         """
         is_ours = True
-        with self._changed:
-            self._going.add(path)
         with suppress(OSError, RecursionError), ExitStack() as stack:  # directories in directories, made to be kept
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, parent)
@@ -131,16 +116,13 @@ class Trash:
             else:
                 os.unlink(path.name, dir_fd=parent)
         if is_ours and os.path.lexists(path):
-            self._note(path, own_bytes([path]) if path.parent == self._volume.trash_dir else all_bytes(path))
-        with self._changed:
-            self._going.discard(path)
-            self._changed.notify_all()
+            self._note(path, own_bytes([path]))
 
     def _note(self, path: Path, left_bytes: int | None) -> None:
         """It is left with these bytes; None: it is not, or another try begins."""
         if path.parent == self._volume.repository_dir:
             return
-        with self._changed:
+        with self._lock:
             self._left.pop(path, None)
             if left_bytes is not None:
                 self._left[path] = left_bytes

@@ -12,7 +12,6 @@ import pytest
 
 from adapter.errors import AdapterError, DiskFull
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume.trash import AT_ONCE
 from adapter.volume.volume import Volume, VolumeError, make_plain_directory
 
 
@@ -229,21 +228,3 @@ def test_what_the_disk_keeps_in_tritons_folder_is_its_callers(volume, monkeypatc
     volume.discard(volume.new_staging())
 
     assert (path / "1").is_dir()
-
-
-def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch):
-    """A bounded number is tried at a time: those that fail again come last."""
-    monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
-    volume.claim()
-    paths = [volume.artifacts_dir / f"m{number:03}" for number in range(AT_ONCE + 1)]
-    rename = Path.rename
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", _failing(errno.EIO))
-        for path in paths:
-            path.mkdir()
-            volume.discard(path)
-    monkeypatch.setattr(Path, "rename", lambda path, to: rename(path, to) if path == paths[-1] else _failing(errno.EIO)())
-    volume.trash.tidy()
-    volume.trash.tidy()
-
-    assert [path for path in paths if not path.exists()] == paths[-1:]
