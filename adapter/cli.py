@@ -14,23 +14,19 @@ import shutil
 import signal
 import sys
 import textwrap
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
 from adapter.settings.capacity import CapacitySettings
-from adapter.settings.process import SpiSettings, TelemetrySettings
+from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import VolumeSettings
-from adapter.settings.triton import TritonSettings
 from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
-CLEAR = "\033[2J\033[H"
-"""A terminal is empty then, with the cursor at its top."""
 _MIN_WIDTH = 60
 
 
@@ -53,17 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return USAGE
 
 
-def settings_markdown() -> str:
-    """The table of settings in the documents."""
-    rows = ["| variable | unit | default | meaning |", "|---|---|---|---|"]
-    for about, meaning in explained():
-        default = f"`{about['default']}`" if about["default"] is not None else ""
-        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {meaning} |")
-    return "\n".join(rows) + "\n"
-
-
 def settings_table(width: int) -> str:
-    """The same for a terminal: meanings wrapped under a line of name, unit and default."""
+    """All settings for a terminal: meanings wrapped under a line of name, unit and default."""
     lines = []
     for about, meaning in explained():
         default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
@@ -78,14 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND")
     verbs.add_parser("serve", help="run the adapter; its settings are environment variables").set_defaults(run=_serve)
-    settings = verbs.add_parser("settings", help="explain all settings")
-    settings.add_argument("--markdown", action="store_true", help="as a Markdown table")
-    settings.set_defaults(run=_settings)
+    verbs.add_parser("settings", help="explain all settings").set_defaults(run=_settings)
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
     probe.add_argument("--timeout", **SECONDS, default=5.0, help="longest time for all of it (default: 5)")
-    hosts = "instead ask over HTTP, at METRICS_PORT, every address of this name, as a headless Service has one for each pod; "
-    probe.add_argument("--host", type=_host, metavar="NAME:PORT", help=f"{hosts}exit code 0 also when the name has no address")
+    hosts = "instead ask over HTTP, at METRICS_PORT, every address of this name; exit code 0 also when the name has none"
+    probe.add_argument("--host", type=_read_by(parse_endpoint), metavar="NAME:PORT", help=hosts)
     probe.set_defaults(run=_probe)
     layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
     layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
@@ -104,7 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
-    models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
     models.set_defaults(run=_models)
     load = verbs.add_parser(
         "load",
@@ -127,22 +111,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(text: str) -> float:
-    try:
-        return parse_number(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The parser of an argument: what is wrong is told in the words of `parse`."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-def _host(text: str) -> Endpoint:
-    with suppress(ValueError):
-        endpoint = parse_endpoint(text)
-        if endpoint.socket is None:
-            return endpoint
-    raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
-
-
-SECONDS: dict[str, Any] = {"type": _seconds, "metavar": "SECONDS"}
+SECONDS: dict[str, Any] = {"type": _read_by(parse_number), "metavar": "SECONDS"}
 
 
 def _serve(_chosen: argparse.Namespace) -> int:
@@ -161,8 +142,8 @@ def _serve(_chosen: argparse.Namespace) -> int:
         gc.enable()
 
 
-def _settings(chosen: argparse.Namespace) -> int:
-    _say(settings_markdown() if chosen.markdown else settings_table(shutil.get_terminal_size().columns))
+def _settings(_chosen: argparse.Namespace) -> int:
+    _say(settings_table(shutil.get_terminal_size().columns))
     return OK
 
 
@@ -212,20 +193,12 @@ def _models(chosen: argparse.Namespace) -> int:
     capacity_bytes = None
     with suppress(SettingsError):  # not of this environment
         capacity_bytes = read_group(CapacitySettings).capacity_bytes
-    with suppress(KeyboardInterrupt):
-        while True:
-            seen, columns = models.look(_ask_adapter, triton, volume, capacity_bytes), shutil.get_terminal_size().columns
-            if chosen.json:
-                text = models.as_json(seen, drift_only=chosen.drift)
-            elif chosen.sizes:
-                text = sizes.text(seen, columns=columns)
-            else:
-                text = models.text(seen, columns=columns, drift_only=chosen.drift)
-            _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
-            if chosen.watch is None:
-                return OK if seen["agrees"] else FAILED
-            time.sleep(chosen.watch)
-    return OK
+    seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
+    if chosen.json:
+        _say(models.as_json(seen, drift_only=chosen.drift))
+    else:
+        _say(sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift))
+    return OK if seen["agrees"] else FAILED
 
 
 def _load_or_unload(chosen: argparse.Namespace) -> int:
@@ -241,21 +214,17 @@ def _load_or_unload(chosen: argparse.Namespace) -> int:
 
 
 def _print_version() -> int:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - reads the installed package
+    from importlib.metadata import version  # noqa: PLC0415 - reads the installed package
 
-    try:
-        _say(f"{PROGRAM} {version(PROGRAM)}\n")
-    except PackageNotFoundError:
-        _say(f"{PROGRAM} (not installed: runs from its sources)\n")
+    _say(f"{PROGRAM} {version(PROGRAM)}\n")
     return OK
 
 
 def _say(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
-    except UnicodeEncodeError:
-        sys.stdout.write(text.encode("ascii", "backslashreplace").decode())
     except BrokenPipeError:  # `| head` has read enough; the interpreter's own last flush must not complain either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

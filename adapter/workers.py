@@ -28,24 +28,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 QUICK_ITEMS = 200
 """Files, or rows, that are gone through in less time than a thread takes to wake."""
-_CGROUP = Path("/sys/fs/cgroup")
-_QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
-"""
-Files with quota and period, of cgroup v2 and v1. Without a quota it is `max` or -1. Source: Linux,
-admin-guide/cgroup-v2, sched-bwc.
-"""
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Quota, or `max`, and period. Source: Linux, admin-guide/cgroup-v2."""
 _Item = tuple[Future[Any], Callable[[], Any]]
 """Where the outcome of a call goes, and the call."""
 
 
-def processors(cgroup: Path = _CGROUP) -> int:
+def processors(quota_file: Path = _QUOTA) -> int:
     """That threads of this process may run on: by its affinity mask, and by the quota of its container."""
     count = len(os.sched_getaffinity(0))
-    for files in _QUOTAS:
-        with suppress(OSError, ValueError):
-            quota, period = (int(word) for file in files for word in (cgroup / file).read_text().split())
-            if quota > 0:
-                count = min(count, -(-quota // period))
+    with suppress(OSError, ValueError):
+        quota, period = map(int, quota_file.read_text().split())
+        count = min(count, -(-quota // period))
     return count
 
 
@@ -113,15 +107,12 @@ class Stop:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._lock = threading.Lock()
         self._wakers: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
-        with self._lock:
-            self._is_set = True
-            wakers = list(self._wakers)
-        for wake in wakers:
+        self._is_set = True
+        for wake in tuple(self._wakers):
             wake()
 
     def check(self) -> None:
@@ -139,14 +130,12 @@ class Stop:
     @contextmanager
     def waking(self, wake: Callable[[], object]) -> Iterator[None]:
         """While inside, `set` also calls `wake` (from another thread), for instance to shut a socket down."""
-        with self._lock:
-            self.check()
-            self._wakers.append(wake)
+        self._wakers.append(wake)  # before the look at the flag: `set` misses none
         try:
+            self.check()
             yield
         finally:
-            with self._lock:
-                self._wakers.remove(wake)
+            self._wakers.remove(wake)
 
 
 class Workers:
@@ -157,12 +146,8 @@ class Workers:
         Raises:
             StartError: the process cannot have so many threads; none of this pool is left.
         """
-        self._pool = Threads(name, threads)
-
-    @property
-    def executor(self) -> Executor:
+        self.executor = Threads(name, threads)
         """The same threads, for a library that wants an executor. Its calls know no `Stop`."""
-        return self._pool
 
     async def run(self, work: Callable[[Stop], T], *, is_stopped: bool = True) -> T:
         """
@@ -172,7 +157,7 @@ class Workers:
             whatever `work` raises.
         """
         stop = Stop()
-        future = self._pool.submit(work, stop)
+        future = self.executor.submit(work, stop)
 
         def end(future: Future[T] = future) -> None:
             if is_stopped:
@@ -198,11 +183,11 @@ class Workers:
     def start(self, work: Callable[[Stop], object]) -> None:
         """Run `work` in a thread without a caller that waits; it must not raise. Nothing happens after `close`."""
         with suppress(RuntimeError):
-            self._pool.submit(work, Stop())
+            self.executor.submit(work, Stop())
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
-        self._pool.shutdown()
+        self.executor.shutdown()
 
 
 async def to_its_end(told: asyncio.Future[T], stop: Callable[[], object]) -> T:

@@ -15,7 +15,6 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from adapter.cli import settings_markdown  # noqa: E402 - works from any directory
 from adapter.lifecycle.states import MOVES, State  # noqa: E402
 from tests import minutes, tables  # noqa: E402
 from tests.benchmark import page  # noqa: E402
@@ -47,7 +46,7 @@ def alerts_markdown() -> str:
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"states": states_mermaid},
     "deploy/docs/models.md": {"parameters": tables.parameters_markdown},
-    "deploy/docs/settings.md": {"settings": settings_markdown},
+    "deploy/docs/settings.md": {"settings": tables.settings_markdown},
     "deploy/docs/observability.md": {"alerts": alerts_markdown},
     "deploy/docs/calls.md": {"errors": tables.errors_markdown, "metrics": tables.metrics_markdown},
     "deploy/docs/performance.md": page.blocks(),

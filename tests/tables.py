@@ -1,4 +1,4 @@
-"""Tables of the documents that are made from the code: errors, metrics, storage parameters."""
+"""Tables of the documents that are made from the code: settings, errors, metrics, storage parameters."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from prometheus_client.metrics import MetricWrapperBase
 from adapter.errors import AdapterError
 from adapter.fronts import bodies as of_fronts
 from adapter.parameters import PARAMETERS
+from adapter.settings import explained
 from adapter.spi.codec import CODES, FAMILIES
 from adapter.telemetry import metrics
+
+
+def settings_markdown() -> str:
+    """Variable, unit, default, meaning."""
+    rows = ["| variable | unit | default | meaning |", "|---|---|---|---|"]
+    for about, meaning in explained():
+        default = f"`{about['default']}`" if about["default"] is not None else ""
+        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {meaning} |")
+    return "\n".join(rows) + "\n"
 
 
 def errors_markdown() -> str:

@@ -107,7 +107,7 @@ def read(path: Path, boot_id: str) -> Found:
     try:
         lines = io.BytesIO(read_whole(opened(path, os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))
     except FileNotFoundError:
-        raise NoJournal("there is none") from None
+        raise NoJournal("there is none: no adapter has left one, or it could not write it (log: journal.dropped)") from None
     except OSError as error:
         raise JournalProblem(_REFUSED.get(error.errno or 0, f"it cannot be read: {error.strerror}")) from error
     try:

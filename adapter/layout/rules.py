@@ -77,7 +77,10 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
-        layout = _with_options(layout, listing)
+        layout = replace(
+            _with_options(layout, listing),
+            concurrency=min((config.concurrency for config in configs.values() if not config.is_ensemble), default=0),
+        )
         for part in (layout, *layout.inner.values()):
             _check_paths(part)
     except LayoutError as error:

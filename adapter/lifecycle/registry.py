@@ -38,6 +38,8 @@ class Model:
     placed: str | None = None
     """Identity of its directory in Triton's repository folder."""
     size_bytes: int = 0
+    concurrency: int = 0
+    """Parallel requests that it can use; 0: unknown."""
     confirmed: float = 0.0
     """When it was loaded, or confirmed by an equal load, by the journal's clock."""
     operation: Operation | None = None

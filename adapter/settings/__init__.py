@@ -16,10 +16,9 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings, memory_bytes
 from adapter.settings.fronts import HttpSettings, LlmSettings, RestProxySettings, SageMakerSettings, V2Settings
-from adapter.settings.kinds import Group, meanings, problems_of, read
-from adapter.settings.process import CompanionSettings, LifetimeSettings, SpiSettings, TelemetrySettings
+from adapter.settings.kinds import Group, meanings, read
+from adapter.settings.process import CompanionSettings, LifetimeSettings, SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import PullSettings, VolumeSettings
-from adapter.settings.triton import TritonSettings
 from adapter.units import Endpoint
 
 G = TypeVar("G", bound=Group)
@@ -33,9 +32,8 @@ RETIRED = {
         "has no effect any more: .h5 and .keras files are not converted (that would run foreign code), they are refused "
         "with the command that converts them; a keras model saved as a SavedModel directory works"
     ),
-    "PULL_PART_BYTES": "has no effect any more: how many bytes a request asks for is decided while a model is pulled",
 }
-"""Variables of earlier releases and of the Go adapter that are accepted with a warning: what happens now."""
+"""Variables of the Go adapter that are accepted with a warning: what happens now."""
 
 
 class SettingsError(Exception):
@@ -178,7 +176,7 @@ def _groups(kinds: Mapping[str, type[Group]], environ: Mapping[str, str]) -> dic
     groups = {name: read(kind, environ, problems) for name, kind in kinds.items()}
     _stand_in(groups, environ)
     for group in groups.values():
-        problems.extend(problems_of(group) if group else ())
+        problems.extend(group.problems() if group else ())
     if problems:
         raise SettingsError(problems)
     return groups

@@ -27,32 +27,19 @@ from adapter.errors import AdapterError, InvalidRequest
 from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem, is_utf8
 from adapter.telemetry.redaction import in_one_line
 
-CODES: dict[type[AdapterError], StatusCode] = {
-    AdapterError: StatusCode.INTERNAL,
-    errors.Rejected: StatusCode.FAILED_PRECONDITION,
-    errors.InvalidRequest: StatusCode.INVALID_ARGUMENT,
-    errors.InvalidModel: StatusCode.INVALID_ARGUMENT,
-    errors.WrongServer: StatusCode.FAILED_PRECONDITION,
-    errors.CrashesTriton: StatusCode.FAILED_PRECONDITION,
-    errors.NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
-    errors.DiskFull: StatusCode.RESOURCE_EXHAUSTED,
-    errors.VolumeFailed: StatusCode.UNAVAILABLE,
-    errors.SourceError: StatusCode.UNAVAILABLE,
-    errors.SourceNotFound: StatusCode.NOT_FOUND,
-    errors.SourceDenied: StatusCode.PERMISSION_DENIED,
-    errors.SourceUnavailable: StatusCode.UNAVAILABLE,
-    errors.SourceChanged: StatusCode.UNAVAILABLE,
-    errors.ServerError: StatusCode.INTERNAL,
-    errors.ModelRefused: StatusCode.INTERNAL,
-    errors.ServerUnavailable: StatusCode.UNAVAILABLE,
-    errors.ServerDied: StatusCode.UNAVAILABLE,
-    errors.UnloadUnfinished: StatusCode.UNAVAILABLE,
-    errors.Draining: StatusCode.UNAVAILABLE,
-    errors.BudgetExceeded: StatusCode.DEADLINE_EXCEEDED,
-    errors.Superseded: StatusCode.ABORTED,
-    errors.Abandoned: StatusCode.ABORTED,
-    errors.ModelNotLoaded: StatusCode.NOT_FOUND,
-}
+_BY_CODE: tuple[tuple[StatusCode, tuple[type[AdapterError], ...]], ...] = (
+    (StatusCode.INVALID_ARGUMENT, (errors.InvalidRequest, errors.InvalidModel)),
+    (StatusCode.FAILED_PRECONDITION, (errors.Rejected, errors.WrongServer, errors.CrashesTriton)),
+    (StatusCode.RESOURCE_EXHAUSTED, (errors.NoCapacity, errors.DiskFull)),
+    (StatusCode.NOT_FOUND, (errors.SourceNotFound, errors.ModelNotLoaded)),
+    (StatusCode.PERMISSION_DENIED, (errors.SourceDenied,)),
+    (StatusCode.UNAVAILABLE, (errors.SourceError, errors.SourceUnavailable, errors.SourceChanged, errors.VolumeFailed)),
+    (StatusCode.UNAVAILABLE, (errors.ServerUnavailable, errors.ServerDied, errors.UnloadUnfinished, errors.Draining)),
+    (StatusCode.DEADLINE_EXCEEDED, (errors.BudgetExceeded,)),
+    (StatusCode.ABORTED, (errors.Superseded, errors.Abandoned)),
+    (StatusCode.INTERNAL, (errors.ServerError, errors.ModelRefused, AdapterError)),
+)
+CODES = {kind: code for code, kinds in _BY_CODE for kind in kinds}
 """Inherited by subclasses that are not listed."""
 
 FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.ServerError})
@@ -64,8 +51,6 @@ _CUT = "..."
 _SHOWN_BYTES = 1024
 """Of the wire, for an id, and for phases: more than the longest valid id costs."""
 
-_MOST_NAME, _MOST_VALUE = 1024, 64 * 1024
-"""Characters of a storage parameter. A certificate chain or a token has less; what a request may bring is kept in several places."""
 _MOST_PARAMETERS = 256
 """Of one request: each is looked at while all other calls wait."""
 _KINDS = {
@@ -164,24 +149,22 @@ def _size(where: str, value: Any) -> int | None:
 
 
 def _params(value: Any) -> dict[str, str]:
-    """The storage parameters; null and empty values are absent. Raises InvalidRequest, also where they are very many or long."""
+    """The storage parameters; null and empty values are absent. Raises InvalidRequest, also where they are very many."""
     where = "modelKey field storage_params"
     params = _typed(where, {} if value is None else value, dict, "an object of strings")
     if len(params) > _MOST_PARAMETERS:
         raise InvalidRequest(f"{where} has {len(params)} entries, expected at most {_MOST_PARAMETERS}")
     for name in params:
-        _text(f"a name in {where}", name, _MOST_NAME)
-    texts = {name: _text(f"{where}[{name[:64]!r}]", text, _MOST_VALUE) for name, text in params.items()}
+        _text(f"a name in {where}", name)
+    texts = {name: _text(f"{where}[{name[:64]!r}]", text) for name, text in params.items()}
     return {name: text for name, text in texts.items() if text}
 
 
-def _text(where: str, value: Any, most: int | None = None) -> str | None:
+def _text(where: str, value: Any) -> str | None:
     """A string; null and the empty string are absent."""
     if value is None:
         return None
     text = _typed(where, value, str, "a string")
-    if most is not None and len(text) > most:
-        raise InvalidRequest(f"{where} has {len(text)} characters, expected at most {most}")
     if "\0" in text:
         raise InvalidRequest(f"{where} contains a NUL character")
     if not is_utf8(text):

@@ -1,8 +1,8 @@
 """
 The gRPC server on its endpoint: bound, started, stopped; and `grpc.health.v1` on it, for probes.
 
-Owns the port or the socket file. A second adapter on the same endpoint fails in one sentence instead
-of sharing it. Only loopback is bound unless the endpoint names another host.
+Owns the port or the socket file. A second adapter on the same port fails in one sentence instead of
+sharing it; one on the same socket file fails by the claim of its volume. Only loopback is bound unless the endpoint names another host.
 
 The health service `""` is alive whenever this answers at all. `ready` (also `mmesh.ModelRuntime`) follows a
 callable, and says why not in the trailing metadata `reason`. It asks neither Triton nor ModelMesh:
@@ -11,11 +11,9 @@ a probe must never have an effect, and runtimeStatus has one.
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +30,6 @@ from adapter.errors import ListenError
 from adapter.spi.codec import shown
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
-from adapter.waits import set_within
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of one call: ids, paths and keys. More is refused before it is parsed."""
@@ -51,10 +48,7 @@ OPTIONS = (
 )
 SOCKET_MODE = 0o666
 """ModelMesh runs as another user."""
-PROBE_SECONDS = 1.0
-"""Longest wait for a server on an existing socket file."""
 READY_SERVICES = frozenset({"ready", "mmesh.ModelRuntime"})
-WATCH_SECONDS = 1.0
 _PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 Context = aio.ServicerContext[Any, Any]
@@ -65,34 +59,16 @@ class Health(health_pb2_grpc.HealthServicer):
 
     def __init__(self, readiness: Callable[[], str | None]) -> None:
         self._readiness = readiness
-        self.closed = asyncio.Event()
-        """Ends all watches, which would hold the server's stop."""
 
     async def Check(self, request: Request, context: Context) -> Status:  # noqa: N802 - the protocol's name
-        """One answer. Kubernetes' gRPC probes use this."""
-        answer, problem = self._answer(request.service)
-        if answer.status == Status.SERVICE_UNKNOWN:
+        """One answer. Kubernetes' gRPC probes use this; `Watch` is not implemented."""
+        if request.service not in ("", *READY_SERVICES):
             await context.abort(StatusCode.NOT_FOUND, "unknown service; there are '' (alive) and 'ready'")
-        if problem is not None:
-            context.set_trailing_metadata((("reason", quote(shown(problem), safe=_PRINTABLE)),))
-        return answer
-
-    async def Watch(self, request: Request, context: Context) -> AsyncIterator[Status]:  # noqa: N802 - the protocol's name
-        """The state now, and each change, until the server stops."""
-        last = None
-        while not self.closed.is_set():
-            answer, _ = self._answer(request.service)
-            if answer != last:
-                yield answer
-                last = answer
-            await set_within(self.closed, WATCH_SECONDS)
-
-    def _answer(self, service: str) -> tuple[Status, str | None]:
-        """And why it is not ready."""
-        if service and service not in READY_SERVICES:
-            return Status(status=Status.SERVICE_UNKNOWN), None
-        problem = self._readiness() if service else None
-        return Status(status=Status.SERVING if problem is None else Status.NOT_SERVING), problem
+        problem = self._readiness() if request.service else None
+        if problem is None:
+            return Status(status=Status.SERVING)
+        context.set_trailing_metadata((("reason", quote(shown(problem), safe=_PRINTABLE)),))
+        return Status(status=Status.NOT_SERVING)
 
 
 @dataclass(frozen=True)
@@ -100,13 +76,11 @@ class SpiServer:
     """The server while it listens."""
 
     server: aio.Server
-    health: Health
     addresses: list[str]
     """gRPC targets that reach it, the IPv4 one first."""
 
     async def stop(self, grace_seconds: float) -> None:
         """Take no new calls, give those under way the grace period, then cancel them."""
-        self.health.closed.set()
         await self.server.stop(grace_seconds)
 
 
@@ -118,9 +92,8 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
         ListenError: it cannot be bound; the text says why.
     """
     server = aio.server(options=OPTIONS, maximum_concurrent_rpcs=None)
-    health = Health(readiness)
     model_runtime_pb2_grpc.add_ModelRuntimeServicer_to_server(runtime, server)
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    health_pb2_grpc.add_HealthServicer_to_server(Health(readiness), server)
     if reflection:
         from grpc_reflection.v1alpha import reflection as found  # noqa: PLC0415 - for debugging: it stays out otherwise
 
@@ -131,7 +104,7 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     except BaseException:
         await server.stop(None)
         raise
-    return SpiServer(server, health, addresses)
+    return SpiServer(server, addresses)
 
 
 @contextmanager
@@ -141,7 +114,7 @@ def _binding(where: object, hint: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         taken = "; another adapter may be running, or ADAPTER_PORT is taken" if error.errno == errno.EADDRINUSE else ""
-        raise ListenError(f"{where} cannot be used: {(error.strerror or str(error)).lower()}{taken}") from error
+        raise ListenError(f"{where} cannot be used: {(error.strerror or str(error)).partition(' (')[0].lower()}{taken}") from error
     except RuntimeError as error:
         raise ListenError(f"{where} cannot be used: gRPC failed to bind it{hint}") from error
 
@@ -163,32 +136,14 @@ def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
 
 def _try_port(host: str, port: int) -> None:
     """Bind it ourselves for a moment: gRPC does not tell why it failed. Raises OSError."""
-    family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    with socket.socket(family, kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
-        probe.listen(1)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.create_server((host.strip("[]"), port), family=family).close()
 
 
 def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     """In place of what a dead server has left. gRPC removes the file when it stops."""
-    with _binding(f"the socket {path}", f" (may we write to {path.parent}?)"):
+    with _binding(f"the socket {path}", f": may we write to {path.parent}, and is nothing there but a socket?"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(path):
-            _refuse_taken(path)
         server.add_insecure_port(f"unix:{path}")
         path.chmod(SOCKET_MODE)
     return [f"unix:{path}"]
-
-
-def _refuse_taken(path: Path) -> None:
-    """Only the socket file of a server that has gone may be replaced."""
-    if not path.is_socket():
-        raise ListenError(f"the socket {path} cannot be used: something that is not a socket is there")
-    with socket.socket(socket.AF_UNIX) as probe, suppress(TimeoutError):  # a server may listen, but be too busy to accept
-        probe.settimeout(PROBE_SECONDS)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            return
-    raise ListenError(f"the socket {path} cannot be used: another server listens on it")

@@ -11,13 +11,11 @@ clients that say nothing keeps nobody waiting.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 
@@ -37,8 +35,6 @@ CONNECTIONS = 256
 """At once. The kubelet and Prometheus need one each."""
 BACKLOG = 64
 """As many are accepted in one turn of the loop; a client that sends at once is read within three turns, and is not cut before."""
-_METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Known, and of no use here."""
 
 Answer = tuple[HTTPStatus, str, bytes]
 """Status, content type, body."""
@@ -198,32 +194,21 @@ def _metrics() -> Answer:
 
 def _listening(port: int) -> socket.socket:
     """On all interfaces: both families by one socket, or IPv4 alone where the machine has no IPv6."""
-    for family in (socket.AF_INET6, socket.AF_INET):
-        try:
-            return socket.create_server(("", port), family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6)
-        except ValueError:  # a socket of IPv6 cannot be had, or not for both
-            continue
-        except OSError as error:
-            if family == socket.AF_INET or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                raise ListenError(f"METRICS_PORT {port} cannot be used: {os.strerror(error.errno or 0).lower()}") from error
-    raise ListenError(f"METRICS_PORT {port} cannot be used: the machine has neither IPv4 nor IPv6")
+    both = socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6 if both else socket.AF_INET, backlog=BACKLOG, dualstack_ipv6=both)
+    except OSError as error:
+        raise ListenError(f"METRICS_PORT {port} cannot be used: {os.strerror(error.errno or 0).lower()}") from error
 
 
 def _answered(line: str, routes: Mapping[str, Callable[[], Answer]]) -> bytes:
     """The whole answer to a request line."""
     method, path, version = (line.split() + [""] * 3)[:3]
-    if not version.startswith("HTTP/1."):
-        status, content_type, body = _text(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1")
-    elif method not in ("GET", "HEAD"):
-        refused = HTTPStatus.METHOD_NOT_ALLOWED if method in _METHODS else HTTPStatus.NOT_IMPLEMENTED
-        status, content_type, body = _text(refused, "only GET and HEAD")
+    if method not in ("GET", "HEAD") or not version.startswith("HTTP/1."):
+        status, content_type, body = _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD of HTTP/1")
     elif (route := routes.get(path.partition("?")[0])) is None:
         status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
     else:
         status, content_type, body = route()
-    allow = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
-    head = (
-        f"HTTP/1.0 {status:d} {status.phrase}\r\nServer: adapter\r\nDate: {formatdate(usegmt=True)}\r\n"
-        f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{allow}\r\n"
-    )
+    head = f"HTTP/1.0 {status:d} {status.phrase}\r\nAllow: GET, HEAD\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + (b"" if method == "HEAD" else body)

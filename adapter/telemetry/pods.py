@@ -18,8 +18,6 @@ from http import HTTPStatus
 from adapter.units import Endpoint
 from adapter.workers import Threads
 
-PAUSE_SECONDS = 0.5
-"""Between look-ups that failed for the time being."""
 MAX_THREADS = 64
 _MAX_BODY_BYTES = 4096
 _MAX_TEXT = 300
@@ -31,7 +29,7 @@ def ask(service: Endpoint, *, ready: bool, timeout_seconds: float) -> tuple[bool
     """Whether every pod is alive (or ready), and a line for each. A name without an address is well, and one line says so."""
     end = time.monotonic() + timeout_seconds
     try:
-        addresses = _addresses(service.host.strip("[]"), end)
+        addresses = _addresses(service.host.strip("[]"), timeout_seconds)
     except LookupError as failure:
         return False, [f"{service.host} cannot be looked up: {failure}"]
     if not addresses:
@@ -43,24 +41,20 @@ def ask(service: Endpoint, *, ready: bool, timeout_seconds: float) -> tuple[bool
     return all(is_well for is_well, _ in outcomes), [f"{place}: {text}" for place, (_, text) in zip(places, outcomes, strict=True)]
 
 
-def _addresses(host: str, end: float) -> list[str]:
+def _addresses(host: str, seconds: float) -> list[str]:
     """Of both families, sorted; none where the name has none. Raises LookupError: nobody could tell; says why."""
     threads = Threads("lookup", 1)
-    while True:
-        looked_up = threads.submit(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
-        try:
-            rows = looked_up.result(max(0.0, end - time.monotonic()))
-            return sorted({str(address[0]) for _, _, _, _, address in rows})
-        except TimeoutError:
-            raise LookupError("no answer of a name server") from None
-        except UnicodeError:
-            raise LookupError("it cannot be the name of a host") from None
-        except socket.gaierror as error:
-            if error.errno in _NO_ADDRESS:
-                return []
-            if error.errno != socket.EAI_AGAIN or end - time.monotonic() <= PAUSE_SECONDS:
-                raise LookupError((error.strerror or str(error)).lower()) from None
-        time.sleep(PAUSE_SECONDS)
+    looked_up = threads.submit(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+    try:
+        return sorted({str(address[0]) for _, _, _, _, address in looked_up.result(seconds)})
+    except TimeoutError:
+        raise LookupError("no answer of a name server") from None
+    except UnicodeError:
+        raise LookupError("it cannot be the name of a host") from None
+    except socket.gaierror as error:
+        if error.errno in _NO_ADDRESS:
+            return []
+        raise LookupError((error.strerror or str(error)).lower()) from None
 
 
 def _outcome(asked: Future[tuple[bool, str]], end: float, timeout_seconds: float) -> tuple[bool, str]:
@@ -68,10 +62,9 @@ def _outcome(asked: Future[tuple[bool, str]], end: float, timeout_seconds: float
         return asked.result(max(0.0, end - time.monotonic()))
     except TimeoutError:
         return False, f"no answer: nothing within {timeout_seconds:g} s"
-    except OSError as error:
-        return False, f"no answer: {(error.strerror or str(error) or 'the connection was cut').lower()}"
-    except http.client.HTTPException as error:
-        return False, f"no answer: no HTTP ({type(error).__name__})"
+    except (OSError, http.client.HTTPException) as error:
+        cause = error.strerror if isinstance(error, OSError) else None
+        return False, f"no answer: {(cause or type(error).__name__).lower()}"
 
 
 def _ask(address: str, port: int, word: str, end: float) -> tuple[bool, str]:

@@ -33,7 +33,7 @@ from adapter.triton.repository import Repository
 from adapter.waits import end
 from adapter.workers import retrieve
 
-LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 0.25
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 DEADLINE_SECONDS = 600.0
@@ -115,7 +115,7 @@ class Index:
 
     async def pause(self, since: float) -> None:
         """
-        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 1 s.
+        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 0.25 s.
 
         All who wait look at the same times, so one answer is for many.
         """

@@ -148,10 +148,8 @@ class Repository:
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
-        """Which directories these models are; of those that are there, and that need not leave as soon as the disk lets them."""
-        left = self._volume.trash.is_left
-        found = await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
-        return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
+        """Which directories these models are; of those that are there."""
+        return await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
 
     async def small_file(self, model_id: str, placed: str | None, path: str, most_bytes: int) -> bytes | None:
         """
@@ -245,8 +243,10 @@ class Repository:
         """Raises OSError, AdapterError: the disk keeps one of them; the others have gone."""
         kept: Exception | None = None
         for path in paths:
-            kept = self._volume.trash.discard(path) or kept
-            self._own_bytes.pop(path.name, None)
+            failure = self._volume.trash.discard(path)
+            kept = failure or kept
+            if failure is None:
+                self._own_bytes.pop(path.name, None)
         if kept is not None:
             raise kept
 
@@ -272,7 +272,7 @@ class Repository:
         try:
             placing.build(staging, layout, artifact, stop)
             self._discard([destination])
-            self._volume.trash.move_in(staging, destination)
+            staging.rename(destination)
             return placing.identity_of(destination)
         finally:  # also when the work is no longer wanted
             self._volume.discard(staging)
@@ -283,7 +283,6 @@ class Repository:
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
     def _ensure_directory(self, path: Path) -> bool:
-        self._volume.trash.keep(path)
         if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return False
         if not self.folder.is_dir():  # else an unload goes on, whatever else of the volume is lost

@@ -1,8 +1,23 @@
-"""How ids, bytes and times look in the tables of a verb."""
+"""How ids, bytes and times look in the tables of a verb, and the tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+
+
+def table(columns: Iterable[tuple[str, str]], rows: Iterable[tuple[str, Sequence[str], str]]) -> Iterator[str]:
+    """
+    Lines of a table.
+
+    Args:
+        columns: title, and alignment and width as in a format.
+        rows: a mark, the cells, and the id, which comes last and is never cut.
+    """
+    form = "  ".join(f"{{:{size}}}" for _, size in columns)
+    yield f"  {form.format(*(title for title, _ in columns))}  MODEL"
+    for mark, cells, name in rows:
+        yield f"{mark} {form.format(*cells)}  {shown(name)}"
 
 
 def shown(text: str) -> str:

@@ -7,7 +7,6 @@ import http.client
 import json
 import math
 import struct
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,8 +18,7 @@ from prometheus_client.samples import Sample
 
 from adapter.inference import DATATYPES, InferenceFailed, add_input, joined, split
 from adapter.settings import read_group
-from adapter.settings.process import SpiSettings, TelemetrySettings
-from adapter.settings.triton import TritonSettings
+from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.spi import calls
 from adapter.stubs import service_pb2
 from adapter.telemetry.metrics import PREFIX
@@ -28,7 +26,7 @@ from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
-BAR_WIDTH, LINE_WIDTH = 30, 79
+BAR_WIDTH = 30
 MOST_SHOWN = 16
 """Elements of an output."""
 
@@ -70,15 +68,13 @@ def run(chosen: Namespace) -> Iterator[str]:
 
 
 def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
-    is_terminal, shown = sys.stdout.isatty(), ""
-    try:
-        for size in sizes:
-            if size is None and (line := _bar(model_id)) != shown:
-                yield f"\r{line:<{LINE_WIDTH}}" if is_terminal else f"{line or 'all bytes are there'}\n"
-                shown = line
-    finally:
-        if shown and is_terminal:
-            yield f"\r{'':{LINE_WIDTH}}\r"
+    """A line for each step of the bar, and one at the end."""
+    shown = ""
+    for size in sizes:
+        bar, _, amounts = _bar(model_id).partition(" ")
+        if size is None and bar not in ("", shown):
+            yield f"{bar} {amounts}\n"
+            shown = bar
     yield f"{model_id}: loaded, {size:,} bytes\n"
 
 

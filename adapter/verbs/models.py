@@ -13,27 +13,26 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import textwrap
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePath
 from typing import Any
 
 from adapter.errors import AdapterError, some
-from adapter.journal.file import NAME, Found, JournalProblem, NoJournal, read
-from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS
+from adapter.journal.file import NAME, Found, JournalProblem, read
 from adapter.memory.report import Report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
+from adapter.records import Record
+from adapter.settings.process import TritonSettings
 from adapter.settings.storage import VolumeSettings
-from adapter.settings.triton import TritonSettings
 from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.verbs import sizes
-from adapter.verbs.cells import age, short, shown
+from adapter.verbs.cells import age, short, shown, table
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
 from adapter.workers import Threads
@@ -50,9 +49,7 @@ AskAdapter = Callable[..., tuple[bool, Sequence[str]]]
 """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
 View = Mapping[str, Any]
 """As `look` gives it; also one of its `models`."""
-MIN_WIDTH = 60
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
-"""The id comes last, so that it is never cut."""
 DRIFTS: dict[Drift, tuple[str, str]] = {
     "lost": ("loaded, but this Triton was never asked for it: Triton has restarted", "wait: the adapter loads it again"),
     "not_serving": (
@@ -69,6 +66,23 @@ DRIFTS: dict[Drift, tuple[str, str]] = {
 """What it means, and what to do with the adapter alive; without, it must be started first."""
 LONGEST_REASON = 300
 SHOWN_CRASHES = 3
+
+
+@dataclass
+class Places:
+    """What volume and Triton hold."""
+
+    problems: dict[str, str | None]
+    """Of journal, folder and triton: why it says nothing."""
+    journal: Found = field(default_factory=lambda: Found(b""))
+    placed: Mapping[str, Placed] = field(default_factory=dict)
+    artifacts: frozenset[str] = frozenset()
+    """Keys."""
+    memory: Report | None = None
+    """The reporter's, of Triton."""
+    version: str = ""
+    rows: Mapping[str, list[ServerModel]] = field(default_factory=dict)
+    """Of Triton's index, by model id."""
 
 
 def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
@@ -89,106 +103,105 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     is_alive, lines = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
         is_ready, lines = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
-    problems = dict[str, str | None]()
     threads = Threads("look", 1)  # a volume that hangs does not keep the process
     try:
-        looked = threads.submit(_on_volume, volume, is_alive=is_alive)
-        (journal, problems["journal"]), (placed, problems["folder"]), artifacts, told = looked.result(VOLUME_SECONDS)
+        places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
     except TimeoutError:
-        journal, placed, artifacts, told = None, {}, frozenset[str](), None
-        problems["journal"] = problems["folder"] = f"the volume has not answered within {VOLUME_SECONDS:g} s"
-    version, rows, problems["triton"] = asyncio.run(_asked(triton))
-    records, crashes, remembered = (journal.records, journal.crashes, journal.sizes) if journal else ({}, {}, {})
-    booted = time.time() - boot_seconds()
-
-    def moment(seconds: float) -> datetime:
-        return datetime.fromtimestamp(max(0.0, booted + seconds), UTC)
-
-    def model_of(name: str) -> dict[str, Any]:
-        record, there, seen = records.get(name), placed.get(name), by_id.get(name, [])
-        is_ours = not (record and record.placed and there and record.placed != there.identity)
-        believed = record if is_ours else None
-        unseen = Placed("", 0) if problems["folder"] is not None and believed else there  # what could not be asked disagrees with nothing
-        drift = None if problems["journal"] else drift_of(name, believed.state if believed else None, seen, unseen)
-        return {
-            "id": name,
-            "drift": None if drift == "not_serving" and problems["triton"] is not None else drift,
-            "adapter": None if record is None else {
-                "state": record.state,
-                "since": moment(record.since),
-                "confirmed": moment(record.confirmed) if record.confirmed else None,
-                "type": record.model_type,
-                "path": redact(record.path),
-                "storage_key": record.storage_key,
-                "size_bytes": record.size_bytes,
-                "size": sizes.of(record, remembered),
-            },
-            "triton": None if problems["triton"] is not None else [{**row._asdict(), "reason": redact(row.reason)} for row in seen],
-            "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
-            "artifact": {"key": key, "exists": key in artifacts} if (key := record and record.artifact_key) else None,
-        }  # fmt: skip
-
-    by_id = by_owner(rows)
-    models = [model_of(name) for name in sorted({*records, *by_id, *placed}) if not name.startswith(PROBE)]
-    contents = {name: record.content.crash for name, record in records.items() if record.content}
-    idle = artifacts - {record.artifact_key for record in records.values()}
-    places = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
+        places = Places(dict.fromkeys(("journal", "folder"), f"the volume has not answered within {VOLUME_SECONDS:g} s"))
+    asyncio.run(_ask_triton(triton, places))
+    records, problems = places.journal.records, places.problems
+    names = sorted({*records, *places.rows, *places.placed})
+    models = [_model(name, places) for name in names if not name.startswith(PROBE)]
+    idle = places.artifacts - {record.artifact_key for record in records.values()}
+    told = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
     return {
         "format": FORMAT,
-        "time": moment(boot_seconds()),
+        "time": _moment(boot_seconds()),
         "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
         "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
-        "triton": {"endpoint": triton.target, "version": version or None, **places["triton"]},
-        "journal": {"path": str(volume.cache_dir / NAME), **places["journal"]},
-        "folder": {"path": str(volume.repository_dir), **places["folder"]},
-        "artifacts": {"count": len(artifacts), "idle": None if problems["journal"] is not None else len(idle)},
-        "crashes": [
-            {"count": each.count, "last": moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
-            for each in sorted(crashes.values(), key=lambda crashes: -crashes.last)
-        ],
+        "triton": {"endpoint": triton.target, "version": places.version or None, **told["triton"]},
+        "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
+        "folder": {"path": str(volume.repository_dir), **told["folder"]},
+        "artifacts": {"count": len(places.artifacts), "idle": None if problems["journal"] is not None else len(idle)},
+        "crashes": _crashes(places.journal),
         "memory": {
             "told_bytes": sum(record.size_bytes for record in records.values() if record.state == "loaded"),
             "capacity_bytes": capacity_bytes,
-            "used_bytes": told.used_bytes if told else None,
-            "limit_bytes": told.limit_bytes if told else None,
+            "used_bytes": places.memory.used_bytes if places.memory else None,
+            "limit_bytes": places.memory.limit_bytes if places.memory else None,
         },
         "models": models,
     }
 
 
-def _on_volume(
-    volume: VolumeSettings, *, is_alive: bool
-) -> tuple[tuple[Found | None, str | None], tuple[Mapping[str, Placed], str | None], frozenset[str], Report | None]:
-    """What journal and repository folder hold, each with why it says nothing; keys of artifacts; the reporter's report."""
-    told = sizes.told(volume.memory_path)
-    return _believed(volume.cache_dir, is_alive=is_alive), _placed(volume), _artifacts(volume.cache_dir), told
-
-
-def _believed(cache_dir: Path, *, is_alive: bool) -> tuple[Found | None, str | None]:
-    """What the journal says, and why it says nothing."""
+def _on_volume(volume: VolumeSettings) -> Places:
+    """All but Triton's part."""
+    places = Places({"journal": None}, artifacts=_artifacts(volume.cache_dir), memory=sizes.told(volume.memory_path))
+    places.placed, places.problems["folder"] = _placed(volume)
     try:
-        return read(cache_dir / NAME, boot_id()), None
-    except NoJournal:
-        if not is_alive and not cache_dir.exists():
-            return None, None  # nothing was ever noted
-        why = "the adapter could not write it: see its log for journal.dropped" if is_alive else "no adapter has left one"
-        return None, f"there is none: {why}"
+        places.journal = read(volume.cache_dir / NAME, boot_id())
     except JournalProblem as problem:
-        return None, str(problem)
+        places.problems["journal"] = str(problem)
+    return places
 
 
-async def _asked(triton: TritonSettings) -> tuple[str, list[ServerModel], str | None]:
-    """Triton's version, its rows, and why there are none."""
+def _model(name: str, places: Places) -> dict[str, Any]:
+    """One of the models, and what disagrees on it. What could not be asked disagrees with nothing."""
+    record, there, problems = places.journal.records.get(name), places.placed.get(name), places.problems
+    rows = places.rows.get(name, [])
+    is_ours = not (record and record.placed and there and record.placed != there.identity)
+    state = record.state if record and is_ours else None
+    folder = Placed("", 0) if problems["folder"] is not None and state else there
+    drift = None if problems["journal"] else drift_of(name, state, rows, folder)
+    return {
+        "id": name,
+        "drift": None if drift == "not_serving" and problems["triton"] is not None else drift,
+        "adapter": None if record is None else _noted(record, places),
+        "triton": None if problems["triton"] is not None else [{**row._asdict(), "reason": redact(row.reason)} for row in rows],
+        "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
+        "artifact": {"key": key, "exists": key in places.artifacts} if (key := record and record.artifact_key) else None,
+    }
+
+
+def _noted(record: Record, places: Places) -> dict[str, Any]:
+    return {
+        "state": record.state,
+        "since": _moment(record.since),
+        "confirmed": _moment(record.confirmed) if record.confirmed else None,
+        "type": record.model_type,
+        "path": redact(record.path),
+        "storage_key": record.storage_key,
+        "size_bytes": record.size_bytes,
+        "size": sizes.of(record, places.journal.sizes),
+    }
+
+
+def _crashes(journal: Found) -> list[dict[str, Any]]:
+    """Triton's deaths by content, the newest first."""
+    contents = {name: record.content.crash for name, record in journal.records.items() if record.content}
+    return [
+        {"count": each.count, "last": _moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
+        for each in sorted(journal.crashes.values(), key=lambda crashes: -crashes.last)
+    ]
+
+
+def _moment(seconds: float) -> datetime:
+    """Seconds since the boot of the kernel → what a clock showed."""
+    return datetime.now(UTC) - timedelta(seconds=boot_seconds() - seconds)
+
+
+async def _ask_triton(triton: TritonSettings, places: Places) -> None:
+    """Its version, its rows, and why there are none."""
     client = TritonClient(triton.target, triton.call_headers)
-    version = ""
+    places.problems["triton"] = None
     try:
         async with asyncio.timeout(TRITON_SECONDS):
-            _, version = await client.metadata()
-            return version, await client.index(), None
+            _, places.version = await client.metadata()
+            places.rows = by_owner(await client.index())
     except TimeoutError:
-        return version, [], f"no answer within {TRITON_SECONDS:g} s"
+        places.problems["triton"] = f"no answer within {TRITON_SECONDS:g} s"
     except (CallError, AdapterError) as error:
-        return version, [], one_line(str(error)) or "it could not be asked"
+        places.problems["triton"] = one_line(str(error)) or "it could not be asked"
     finally:
         await client.close()
 
@@ -217,20 +230,19 @@ def _artifacts(cache_dir: Path) -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in found if _ARTIFACT.fullmatch(name))
 
 
-def text(view: View, *, columns: int, drift_only: bool) -> str:
-    """The whole view, in lines of these columns as far as ids allow."""
-    width, models = max(columns, MIN_WIDTH), view["models"]
-    lines = [line for title, words in _head(view) for line in _wrapped(shown(redact(words)), width, f"{title:9}", " " * 9)]
-    lines.append("")
+def text(view: View, *, drift_only: bool) -> str:
+    """The whole view: what each place says, the models that disagree, the others, and the sum."""
+    lines = [f"{title:9}{shown(redact(words))}" for title, words in _head(view)]
+    models = view["models"]
     for drift, (meaning, advice) in DRIFTS.items():
         if group := [model for model in models if model["drift"] == drift]:
             what_to_do = advice if view["adapter"]["alive"] else "start the adapter"
-            lines += [*_wrapped(f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", width), *_table(group, view, width), ""]
+            lines += ["", f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", *_table(group, view), *_reasons(group)]
     agreeing = [model for model in models if not model["drift"]]
     if agreeing and not drift_only:
         title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(models) else []
-        lines += [*title, *_table(agreeing, view, width), ""]
-    return "\n".join([*lines, *_wrapped(_summary(view), width)]) + "\n"
+        lines += ["", *title, *_table(agreeing, view)]
+    return "\n".join([*lines, "", _summary(view)]) + "\n"
 
 
 def as_json(view: View, *, drift_only: bool) -> str:
@@ -245,35 +257,23 @@ def _head(view: View) -> Iterator[tuple[str, str]]:
     records = [model["adapter"] for model in view["models"] if model["adapter"]]
     yield "adapter", f"alive, {adapter['words']}" if adapter["alive"] else adapter["words"]
     if not adapter["alive"] and journal["problem"] is None and records:
-        cut = sum(record["state"] in ("pulling", "loading", "unloading") for record in records)
-        undone = f"; {_count(cut, 'model was', 'models were')} under way: the next adapter finishes or undoes that" if cut else ""
-        yield "", f"so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers{undone}"
+        yield "", "so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers"
     if triton["problem"] is None:
         ready = sum(serves(model["id"], rows_of(model)) for model in view["models"])
         yield "triton", f"{triton['version'] or ''} at {triton['endpoint']}, serves {_count(ready, 'model')}"
     else:
         yield "triton", f"cannot be asked at {triton['endpoint']}: {triton['problem']}"
-    newest = max((max(record["since"], record["confirmed"] or record["since"]) for record in records), default=None)
-    if journal["problem"] is not None:
-        yield "journal", f"{journal['path']}: {journal['problem']}; so nothing can be compared"
-    else:
-        yield "journal", journal["path"] + ("" if newest is None else f": newest state {age(view['time'] - newest)} old")
+    yield "journal", journal["path"] + (f": {journal['problem']}; so nothing can be compared" if journal["problem"] else "")
     yield "folder", folder["path"] + (f": {folder['problem']}" if folder["problem"] else "")
     idle = f", {view['artifacts']['idle']:,} of them idle" if view["artifacts"]["idle"] else ""
     yield "cache", f"{PurePath(journal['path']).parent}: {_count(view['artifacts']['count'], 'artifact')}{idle}"
     for crash in view["crashes"][:SHOWN_CRASHES]:
         who, times = some(crash["models"], 3) or "a model that is not here now", _count(crash["count"], "time")
-        since = view["time"] - crash["last"]
-        left = timedelta(seconds=REMEMBERED_SECONDS) - since
-        refused = f"; refused until it changes, or {age(left)} pass" if crash["count"] >= MOST_CRASHES and left > timedelta() else ""
-        yield "crashes", f"Triton died {times} while it loaded {who}; last {age(since)} ago{refused}"
-    if view["crashes"][SHOWN_CRASHES:]:
-        yield "", f"and while it loaded {_count(len(view['crashes']) - SHOWN_CRASHES, 'other content')}"
+        yield "crashes", f"Triton died {times} while it loaded {who}; last {age(view['time'] - crash['last'])} ago"
 
 
-def _table(models: Sequence[View], view: View, width: int) -> Iterator[str]:
-    form = "  ".join(f"{{:{size}}}" for _, size in COLUMNS)
-    yield f"  {form.format(*(title for title, _ in COLUMNS))}  MODEL"
+def _table(models: Sequence[View], view: View) -> Iterator[str]:
+    rows = []
     for model in models:
         record, folder, artifact = model["adapter"], model["folder"], model["artifact"]
         cells = (
@@ -284,10 +284,16 @@ def _table(models: Sequence[View], view: View, width: int) -> Iterator[str]:
             _size(model),
             age(view["time"] - record["since"]) if record else "-",
         )
-        yield f"{'!' if model['drift'] else ' '} {form.format(*cells)}  {shown(model['id'])}"
+        rows.append(("!" if model["drift"] else " ", cells, model["id"]))
+    return table(COLUMNS, rows)
+
+
+def _reasons(models: Sequence[View]) -> Iterator[str]:
+    """What Triton says of models that disagree."""
+    for model in models:
         reasons = dict.fromkeys(" ".join(row.reason.split()) for row in rows_of(model) if row.reason not in ("", "unloaded"))
-        if model["drift"] and reasons:
-            yield from _wrapped(f"Triton says: {shown(redact('; '.join(reasons))[:LONGEST_REASON])}", width, " " * 6, " " * 6)
+        if reasons:
+            yield f"Triton says of {shown(model['id'])}: {shown(redact('; '.join(reasons))[:LONGEST_REASON])}"
 
 
 def rows_of(model: View) -> list[ServerModel]:
@@ -320,9 +326,6 @@ def _summary(view: View) -> str:
     parts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
     drifting = sum(bool(model["drift"]) for model in models)
     end = "all agree" if view["agrees"] else f"{drifting:,} disagree{'s' * (drifting == 1)}" if drifting else "none is known to disagree"
-    unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"] is not None]
-    if unasked:
-        end += f", but {' and '.join(unasked)} could not be asked"
     return f"{total}{f' ({parts})' if parts else ''}: {end}."
 
 
@@ -333,9 +336,5 @@ def _size(model: View) -> str:
     return short(told or model["folder"]["size_bytes"])
 
 
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def _wrapped(words: str, width: int, first: str = "", indent: str = "") -> list[str]:
-    return textwrap.wrap(words, width, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what if number == 1 else what + 's'}"

@@ -137,9 +137,7 @@ class Volume:
             OSError, AdapterError: see `writing`.
         """
         self.restore()
-        target = self.artifacts_dir / (name or secrets.token_hex(8))
-        self.trash.move_in(staged, target)
-        return target
+        return staged.rename(self.artifacts_dir / (name or secrets.token_hex(8)))
 
     def discard(self, path: Path) -> None:
         """As `Trash.discard`. Never raises."""

@@ -5,7 +5,6 @@ import errno
 import io
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from adapter import cli
-from adapter.telemetry import pods
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 
 NAME = "adapters.models.svc"
@@ -127,26 +125,12 @@ def test_a_name_without_an_address_is_no_failure(code: int, names: dict[str, Any
     assert ask(9464) == (True, [f"{NAME} has no address, so there is no pod: with scale to zero, pods come with the first model"])
 
 
-def test_a_name_server_that_is_away_is_asked_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says nothing about pods, neither yes nor no."""
-    monkeypatch.setattr(pods, "PAUSE_SECONDS", 0.01)
-    outcomes = iter([raising(socket.EAI_AGAIN), raising(socket.EAI_AGAIN), [FREE_BESIDE[0]]])
-    names[NAME] = lambda: next(outcomes)
-    with answering(FREE_BESIDE[0], 0, (200, b"ready\n")) as (port, _):
-        assert ask(port) == (True, [f"127.0.0.2:{port}: 200 ready"])
+@pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_FAIL])
+def test_a_look_up_without_an_answer_is_a_failure(code: int, names: dict[str, Any]) -> None:
+    """Never "no pod"."""
+    names[NAME] = raising(code)
 
-
-@pytest.mark.parametrize(("code", "seconds"), [(socket.EAI_AGAIN, 2), (socket.EAI_FAIL, 60)])
-def test_a_look_up_that_stays_without_an_answer_is_a_failure(
-    code: int, seconds: float, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Never "no pod". What cannot pass is told at once."""
-    monkeypatch.setattr(pods, "PAUSE_SECONDS", 0.02)
-    names[NAME] = lambda: raising(code)
-    begun = time.monotonic()
-
-    assert ask(9464, timeout_seconds=seconds) == (False, [f"{NAME} cannot be looked up: temporary failure in name resolution"])
-    assert time.monotonic() - begun < 30
+    assert ask(9464) == (False, [f"{NAME} cannot be looked up: temporary failure in name resolution"])
 
 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64])
@@ -250,14 +234,14 @@ def test_the_exit_code_says_whether_all_are_well(
     assert capsys.readouterr().out.splitlines()[0] == f"127.0.0.2:{port}: {status} ready"
 
 
-@pytest.mark.parametrize("host", ["nameonly", "name:", ":9464", "name:0", "name:x", "unix:/run/mm.sock", "http://name:9464"])
+@pytest.mark.parametrize("host", ["nameonly", "name:", ":9464", "name:0", "name:x", "http://name:9464"])
 def test_a_host_is_a_name_and_a_port(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong usage."""
     with pytest.raises(SystemExit) as caught:
         cli.main(["probe", "--ready", "--host", host])
 
     assert caught.value.code == 2
-    assert f"{host!r} is not NAME:PORT" in capsys.readouterr().err
+    assert "argument --host: " in capsys.readouterr().err
 
 
 def test_an_unreachable_address_is_told_in_words(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

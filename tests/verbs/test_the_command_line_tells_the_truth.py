@@ -123,20 +123,6 @@ def test_settings_are_wrapped_for_the_terminal(columns: int, monkeypatch: pytest
     assert "`" not in out
 
 
-def test_settings_as_markdown_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """What the README shows: one row for each setting, four cells in each row."""
-    assert cli.main(["settings", "--markdown"]) == 0
-
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "| variable | unit | default | meaning |"
-    assert len(lines) == 2 + len(list(explained()))
-    assert {line.count(" | ") for line in lines[2:]} == {3}
-    assert (
-        "| `METRICS_PORT` | port | `9464` | `/metrics`, `/healthz`, `/readyz`, `/healthz/triton` over HTTP on all interfaces; 0 = off |"
-        in lines
-    )
-
-
 @pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
 def test_probe_prints_one_line_and_ends_with_it(
     is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -30,11 +30,3 @@ async def test_unknown_service_is_not_found(channel: aio.Channel) -> None:
         await HealthStub(channel).Check(pb.HealthCheckRequest(service="nobody"), timeout=5)
 
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-async def test_watch_begins_with_the_state_now(channel: aio.Channel) -> None:
-    """A watcher learns the state at once; an unknown service has one too."""
-    for service, status in (("", pb.HealthCheckResponse.SERVING), ("nobody", pb.HealthCheckResponse.SERVICE_UNKNOWN)):
-        watch = HealthStub(channel).Watch(pb.HealthCheckRequest(service=service))
-        assert (await watch.read()).status == status
-        watch.cancel()

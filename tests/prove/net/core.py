@@ -201,8 +201,8 @@ MISTAKES = (
         "denied is away",
         "Storage that denies access is answered UNAVAILABLE.",
         "adapter/spi/codec.py",
-        "errors.SourceDenied: StatusCode.PERMISSION_DENIED",
-        "errors.SourceDenied: StatusCode.UNAVAILABLE",
+        "StatusCode.PERMISSION_DENIED, (errors.SourceDenied",
+        "StatusCode.UNAVAILABLE, (errors.SourceDenied",
         ("security/test_identities_of_the_clouds_over_the_spi.py",),
     ),
     Mistake(

@@ -152,19 +152,11 @@ def test_secrets_are_not_shown_by_the_spec_itself() -> None:
     assert SECRET not in repr(decoded({"storage_params": {"secret_access_key": SECRET}}))
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"headers.X": SECRET * 20_000}, "modelKey field storage_params['headers.X'] has"),
-        ({f"{SECRET}-{number}": "x" for number in range(257)}, "modelKey field storage_params has 257 entries, expected at most 256"),
-        ({"n" * 2000: SECRET}, "a name in modelKey field storage_params has 2000 characters, expected at most 1024"),
-    ],
-)
-def test_parameters_that_are_very_long_or_many_are_refused(params: dict[str, str], words: str) -> None:
-    """Whatever a request brings is kept, in several places and forms; the text does not quote it."""
+def test_parameters_that_are_very_many_are_refused() -> None:
+    """Each is looked at while all other calls wait; the text does not quote them."""
     with pytest.raises(InvalidRequest) as caught:
-        decoded({"storage_params": params})
+        decoded({"storage_params": {f"{SECRET}-{number}": "x" for number in range(257)}})
 
-    assert caught.value.text.startswith(words)
+    assert caught.value.text == "modelKey field storage_params has 257 entries, expected at most 256"
     assert SECRET not in caught.value.text and len(caught.value.text) < 200
     assert decoded({"storage_params": {"certificate": "x" * 65_536}}).storage_params["certificate"]

@@ -151,7 +151,7 @@ def test_an_adapter_whose_loop_is_stuck_asks_for_no_restart_of_triton() -> None:
         ("DELETE", "/metrics", 405),
         ("PATCH", "/", 405),
         ("OPTIONS", "/healthz", 405),
-        ("BREW", "/healthz", 501),
+        ("BREW", "/healthz", 405),
     ],
 )
 def test_only_three_paths_can_only_be_read(method: str, path: str, status: int) -> None:
@@ -160,7 +160,7 @@ def test_only_three_paths_can_only_be_read(method: str, path: str, status: int) 
         answer = ask(server, path, method)
 
     assert answer[0] == status
-    assert answer[2].get("Allow") == ("GET, HEAD" if status == 405 else None)
+    assert answer[2]["Allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/nothing"])
