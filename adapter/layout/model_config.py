@@ -131,7 +131,7 @@ class ModelConfig:
         Raises:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
-        edits = [textproto.removal(self.text, found) for found in self.fields if found.name == "name"]
+        edits = [textproto.removal(found) for found in self.fields if found.name == "name"]
         edits += schema_edits(self.text, self.fields, "input", self.said.input, schema.inputs)
         edits += schema_edits(self.text, self.fields, "output", self.said.output, schema.outputs)
         edits += [Edit(at.start, at.end, textproto.quoted(names[name])) for name, _, _, at in self.references if names and name in names]

@@ -61,7 +61,6 @@ class Field(NamedTuple):
     values: tuple[Value, ...]
     """One value, or those of a list."""
     start: int
-    value_end: int
     end: int
     """After the separator that may follow the value."""
 
@@ -128,9 +127,8 @@ class _Scanner:
             if not self.accept(":") and self.lexeme not in ("{", "<", "["):
                 self.wanted("':'")
             values = tuple(self.list(depth)) if self.accept("[") else (self.value(depth),)
-            value_end = self.passed
             self.accept(",", ";")
-            found.append(Field(name, values, start, value_end, self.passed))
+            found.append(Field(name, values, start, self.passed))
         return tuple(found)
 
     def name(self, closer: str) -> str:
@@ -199,13 +197,6 @@ def splice(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
     return "".join([*parts, text[at:end]])
 
 
-def removal(text: str, field: Field) -> Edit:
-    """Take a field out, with its line where nothing else stands on it."""
-    start, end = field.start, field.end  # never further than the next letter: a line may be as long as the text, and full of fields
-    while start and text[start - 1] != "\n" and text[start - 1].isspace():
-        start -= 1
-    while end < len(text) and text[end] != "\n" and text[end].isspace():
-        end += 1
-    if (start and text[start - 1] != "\n") or (end < len(text) and text[end] != "\n"):
-        return Edit(field.start, field.end, "")
-    return Edit(start, min(end + 1, len(text)), "")
+def removal(field: Field) -> Edit:
+    """Take a field out; its line stays."""
+    return Edit(field.start, field.end, "")

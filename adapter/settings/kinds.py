@@ -59,7 +59,7 @@ def whole(at_least: int, unit: str, parse_whole: Callable[[str], int] = parse_in
 
 
 def size(at_least: int = 0) -> Kind:
-    """So many bytes or more."""
+    """A size that is not below this one."""
     return whole(at_least, "bytes", parse_bytes, _MAX_INT64)
 
 
