@@ -85,9 +85,7 @@ def check_positions(names: list[str]) -> None:
         InvalidModel: a place is not there, and the backend would write to it.
     """
     numbers = [number for _, mark, number in (name.partition("__") for name in names) if mark and re.fullmatch("[0-9]*", number)]
-    if len(numbers) < len(names):
-        return
-    for name, number in zip(names, numbers, strict=True):
+    for name, number in zip(names, numbers, strict=True) if len(numbers) == len(names) else ():
         if int(number[:20] or "0") >= len(names):
             raise InvalidModel(
                 f"the schema has {len(names)} input{'s' * (len(names) > 1)} and calls one {shortened(name)}: the PyTorch backend takes "
@@ -108,8 +106,7 @@ def hint(kind: ModelType, config: ModelConfig, version: Tree) -> str:
     if (backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so) and not (
         config.said.input and config.said.output
     ):
-        add = "name all of them in the schema or in config.pbtxt" if config.text else "add a schema (schema_path) or a config.pbtxt"
-        return f"the PyTorch backend does not fill in inputs and outputs: {add}"
+        return "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
     return ""
 
 

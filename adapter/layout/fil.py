@@ -12,7 +12,7 @@ trusted with Triton.
 
 Source: fil_backend `src/cpu_forest_model.h`, `src/gpu_forest_model.h`, `src/tl_model.h`, `src/nvforest_predict.h` (which sizes
 are written, on CPU and GPU, of the old FIL, of the new one, of GTIL and of nvForest), `src/shared_state.h` (`output_class` is
-required, releases from 25.09 on take it for `is_classifier`; `threshold` is required with it), `src/cpu_treeshap_model.h`,
+required, releases from 25.09 on take it for `is_classifier`; `threshold` is required with it),
 `docs/model_config.md`; treelite `src/gtil/output_shape.cc`.
 """
 
@@ -36,7 +36,7 @@ from adapter.volume.trees import Ends
 BACKEND = "fil"
 MAX_BATCH_SIZE = 32768
 """The FIL backend works in batches only; its documentation's own example."""
-INPUT, OUTPUT, SHAPLEY = "input__0", "output__0", "treeshap_output"
+INPUT, OUTPUT = "input__0", "output__0"
 _TRUE = frozenset({"true", "1"})
 
 
@@ -47,13 +47,11 @@ def check_schema(tensors: Schema) -> None:
     Raises:
         InvalidModel: it has a tensor that the backend does not.
     """
-    if tensors.outputs and all(tensor.name != OUTPUT for tensor in tensors.outputs):
-        raise InvalidModel(f"the schema has outputs and no {OUTPUT}, which the FIL backend always writes")
-    for side, names in ((tensors.inputs, (INPUT,)), (tensors.outputs, (OUTPUT, SHAPLEY))):
+    for side, own in ((tensors.inputs, INPUT), (tensors.outputs, OUTPUT)):
         for tensor in side:
-            if tensor.name not in names:
+            if tensor.name != own:
                 raise InvalidModel(
-                    f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {' or '.join(names)}: "
+                    f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {own}: "
                     "name it so, or bring a config.pbtxt"
                 )
             if tensor.data_type != "TYPE_FP32":
@@ -84,7 +82,7 @@ def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -
             f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
         )
     inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
-    width = next((tensor.dims[0] for tensor in outputs if tensor.name == OUTPUT), forest.outputs)
+    width = next((tensor.dims[0] for tensor in outputs), forest.outputs)
     answer = {"output_class": "false"}
     if forest.classes > 1 or width > 1:
         answer = {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
@@ -105,13 +103,9 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
     words = forest.shown
     if tensor.name == INPUT:
         dims, words = (forest.features,), f"{forest.features} features"
-    elif tensor.name == SHAPLEY:
-        each = forest.features + 1
-        dims = (forest.outputs, each) if len(tensor.dims) == 2 else (forest.outputs * each,)
-        words = f"{forest.outputs} × {each} numbers"
     elif tensor.dims == ((1,) if forest.classes > 1 else (2,)) and (forest.classes > 1 or forest.is_binary):
         return tensor  # the class itself, or both probabilities
-    if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
+    if tensor.dims not in ((VARIABLE,), dims):
         raise InvalidModel(
             f"the schema gives {tensor.name} {list(tensor.dims)} for each row, and {shortened(path)} says {words}: "
             f"{list(dims)} belongs there"

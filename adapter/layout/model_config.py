@@ -169,7 +169,7 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
 
     def lines() -> Iterator[str]:  # one for each token: its number tells the place, and spaces cost nothing
         for name, tokens in _known(text, fields, said.DESCRIPTOR):
-            for offset, token in tokens:
+            for _, offset, token in tokens:
                 places.append((offset, name))
                 yield token
 
@@ -185,7 +185,7 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
     return said
 
 
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[int, str]]]]:
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[str, int, str]]]]:
     """
     A field's name and tokens of it, each with its offset, until protobuf has seen all: none of fields that the message does not have.
 
@@ -207,7 +207,7 @@ def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[s
             elif value.kind != "message" and known.enum_type is not None:
                 yield found.name, textproto.tokens(text, at, value.start)
                 words = list(known.enum_type.values_by_name)
-                yield found.name, [(value.start, _enum(found.name, value, text[value.start : value.end], words))]
+                yield found.name, [("word", value.start, _enum(found.name, value, text[value.start : value.end], words))]
                 at = value.end
         yield found.name, textproto.tokens(text, at, found.end)
 

@@ -70,8 +70,6 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
     try:
-        if listing.is_single_file and (len(listing.files) != 1 or "/" in listing.files[0].path):
-            raise LayoutError("the model path is a file, so one file is expected")
         check(file.path for file in listing.files)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
@@ -89,8 +87,6 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
 
 def _with_options(layout: Layout, listing: Listing) -> Layout:
     """What fronts read of the whole is that of the model that callers ask, unless that has its own."""
-    if listing.is_single_file:
-        return layout
     names = {OPTIONS_FILE} - layout.links.keys()
     names |= {name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths)}
     return replace(layout, links={**layout.links, **{file.path: file for file in listing.files if file.path in names}})
@@ -138,10 +134,8 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         )
     inside = Tree(kind.place(inner, is_single_file=is_single_file))
     placed = Tree(inside.prefixed(directory))
-    if tree and not placed:
+    if not placed:
         raise LayoutError("there are no files of a model")
-    if not tree:
-        return Layout({}, directories=(f"{directory}/{kind.directory_name}".rstrip("/"),))
     whole = Tree({**beside.files, **placed.files})
     if kind.backend == fil.BACKEND:
         questions = _forest(kind, inside, directory, schema_content)
@@ -149,8 +143,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
     config = _config(kind, inside, has_schema=schema_content is not None)
-    layout = bundles.native(kind, spec.model_id, config, schema_content, whole)
-    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, ModelConfig(), inside))
+    return bundles.native(kind, spec.model_id, config, schema_content, whole)
 
 
 def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
