@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from adapter.errors import InvalidModel
-from adapter.layout import backends, bundles, fil, model_config, schema, textproto
+from adapter.layout import backends, bundles, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
@@ -137,7 +137,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     if not placed:
         raise LayoutError("there are no files of a model")
     whole = Tree({**beside.files, **placed.files})
-    if kind.backend == fil.BACKEND:
+    if kind.backend == backends.FIL:
         questions = _forest(kind, inside, directory, schema_content)
         return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=questions)
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
@@ -169,10 +169,10 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
         InvalidModel: the schema cannot be used, whatever is in the file.
     """
     name = next(name for name in kind.file_names if name in version.file_names)
-    tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
-    fil.check_schema(tensors)
+    tensors = schema.read(schema_content, backends.FIL_BATCH_SIZE)
+    backends.check_forest_schema(tensors)
     path = version.files[name].path
-    return {f"{directory}/{name}": partial(fil.written, path, directory, name, tensors)}
+    return {f"{directory}/{name}": partial(backends.forest_config, path, directory, name, tensors)}
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
