@@ -181,7 +181,8 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
         words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
         if isinstance(error.__context__, UnicodeError):
             words = "not UTF-8"
-        raise Problem(offset, f"{name}: {words[:200]}") from error
+        shown = "".join(letter if letter.isprintable() else "?" for letter in words[:200])
+        raise Problem(offset, f"{name}: {shown}") from error
     return said
 
 

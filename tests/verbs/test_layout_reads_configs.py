@@ -65,6 +65,7 @@ UNUSABLE = [
     ("default_model_filename: 1", "line 1, column 25: default_model_filename: Expected string but found: '1'"),
     ("runtime: 1", "line 1, column 10: runtime: Expected string but found: '1'"),
     ("max_batch_size: '4'", "line 1, column 17: max_batch_size: Couldn't parse integer: '4'"),
+    ("max_batch_size: '\x1b[31m'", "line 1, column 17: max_batch_size: Couldn't parse integer: '?[31m'"),
     ("max_batch_size: 1.5", "line 1, column 17: max_batch_size: Couldn't parse integer: 1.5"),
     ("max_batch_size: [1]", "line 1, column 17: max_batch_size: Couldn't parse integer: ["),
     ("max_batch_size: -1", "max_batch_size is -1, 0 or more is expected"),
