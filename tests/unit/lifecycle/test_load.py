@@ -263,7 +263,7 @@ async def test_a_refusal_ends_in_what_the_layout_knows(lifecycle: RuntimeLifecyc
     with pytest.raises(ModelRefused) as refused:
         await lifecycle.load(a_spec("models/p", model_id="p", model_type="pytorch"))
 
-    hint = "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt"
+    hint = "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
     assert refused.value.text == f"model configuration must contain at least one input; {hint}"
 
 
