@@ -34,7 +34,7 @@ MOST_BYTES = 4 * 1024 * 1024
 """Of a prompt, of a file, and characters of messages."""
 MOST_TEMPLATE = 128 * 1024
 KEPT = 256
-"""Models whose template is remembered, and templates that are refused."""
+"""Templates that are refused."""
 _PROGRAM = Path(__file__).with_name("templating.py")
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 NONE = f"the model has no chat template ({CHAT_TEMPLATE_FILE}, or chat_template in {TOKENIZER_FILE}): it answers /v1/completions only"
@@ -49,8 +49,6 @@ class Chats:
         self._file_of = file_of
         self._child: Process | None = None
         self._turn = asyncio.Lock()
-        self._known: dict[tuple[str, str | None], tuple[str | None, Mapping[str, str]]] = {}
-        """Model id and placement → template and special tokens."""
         self._refused: dict[str, float] = {}
         """Template that has taken too long → until when it is refused, by the loop's clock."""
 
@@ -63,12 +61,7 @@ class Chats:
             HttpError: 400: the template refuses these messages; 503: none can be rendered now.
             InvalidModel: the files beside the model cannot be used, or the template takes too much.
         """
-        key = (model.model_id, model.placed)
-        if key not in self._known:
-            self._known[key] = await self._template(model)
-            if len(self._known) > KEPT:
-                del self._known[next(iter(self._known))]
-        template, tokens = self._known[key]
+        template, tokens = await self._template(model)
         if template is None:
             raise BadParameter("messages", NONE)
         size = sum(len(name) + len(text) for message in messages for name, text in message.items())
@@ -99,8 +92,8 @@ class Chats:
         if (content := await self._beside(model, CHAT_TEMPLATE_FILE)) is not None:
             template = content.decode("utf-8", "replace")
         if isinstance(template, list):  # several, by name
-            named = {entry.get("name"): entry.get("template") for entry in template if _has_name(entry)}
-            template = named.get("default")
+            defaults = [entry.get("template") for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+            template = defaults[0] if defaults else None
         if not isinstance(template, str):
             return None, tokens
         if len(template) > MOST_TEMPLATE:
@@ -157,10 +150,6 @@ class Chats:
             with suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
-
-
-def _has_name(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
 def _text_of(token: Any) -> str:

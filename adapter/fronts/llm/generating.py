@@ -48,10 +48,8 @@ class Collector:
         self._tail = ""
         self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
         self._last_id: int | None = None
-        self._counted: int | None = None
-        """Tokens of the answers that tell."""
-        self._is_uncounted = False
-        """An answer with a text did not tell."""
+        self._counts: list[int | None] = []
+        """Tokens of each answer that tells, or has a text."""
         self._reason: str | None = None
         self._stop: str | None = None
 
@@ -61,10 +59,8 @@ class Collector:
         text = self._decoder.decode(self._delta(piece.text), self.is_over)
         tokens = _with_texts(piece.tokens, text)
         count = piece.output_tokens if piece.output_tokens is not None else None if piece.tokens is None else len(piece.tokens)
-        if count is not None:
-            self._counted = (self._counted or 0) + count
-        elif text:
-            self._is_uncounted = True
+        if count is not None or text:
+            self._counts.append(count)
         self._reason = piece.reason or self._reason
         self._stop = piece.stop if piece.stop is not None else self._stop
         self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
@@ -84,7 +80,8 @@ class Collector:
     @property
     def generated_tokens(self) -> int | None:
         """Their number; None: nobody told."""
-        return None if self._is_uncounted else self._counted
+        told = [count for count in self._counts if count is not None]
+        return sum(told) if told and len(told) == len(self._counts) else None
 
     def _delta(self, text: bytes) -> bytes:
         if not self._is_cumulative:

@@ -1,7 +1,7 @@
 """
 OpenAI's completions and chat completions: what a body asks for, and the answers. Pure.
 
-A field that would change the answer and that cannot be had is refused by its name; others that are unknown are ignored and noted. Source:
+A field that would change the answer and that cannot be had is refused by its name; others that are unknown are ignored. Source:
 OpenAI's API reference, "Completions" and "Chat"; of what servers leave out: vLLM's OpenAI server.
 """
 
@@ -37,10 +37,6 @@ _REFUSED: Mapping[str, Sequence[Any]] = {
     "prediction": (), "web_search_options": (), "best_of": (1,), "guided_json": (), "guided_regex": (), "guided_choice": (),
 }  # fmt: skip
 """Field that cannot be had → values that ask for nothing."""
-_OTHERS = frozenset({
-    *_NAMES, *_REFUSED, "model", "prompt", "messages", "n", "stream", "stream_options", "logprobs", "echo", "user", "store", "metadata",
-    "parallel_tool_calls", "service_tier", "safety_identifier", "prompt_cache_key",
-})  # fmt: skip
 _TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -101,8 +97,7 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
         wishes = wishes_of(parameters, is_tgi=False)
     except BadParameter as bad:
         raise bad.called(theirs) from bad
-    ignored = sorted(given.keys() - _OTHERS)[:MOST_PROMPTS]
-    return replace(wishes, names=theirs, ignored=[*wishes.ignored, *ignored])
+    return replace(wishes, names=theirs)
 
 
 def _prompts(value: Any) -> Sequence[str]:

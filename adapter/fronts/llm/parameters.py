@@ -18,7 +18,7 @@ from adapter.model import is_utf8
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
 Value = bool | int | float | str | Sequence[str] | Sequence[int]
-INT32, INT64, UINT64 = 2**31 - 1, 2**63 - 1, 2**64 - 1
+INT32, INT64 = 2**31 - 1, 2**63 - 1
 _LARGEST = 3.4e38
 """Of FP32, in short: the type that backends have for parameters."""
 MOST_ENTRIES = 64
@@ -200,7 +200,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("n", "best_of", "num_beams"), Rule(_integer(1), (1,))),
     **dict.fromkeys(("min_length", "top_n_tokens"), Rule(_integer(0), (0,))),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), Rule(_number(-2, 2), (0,))),
-    "seed": Rule(_integer(0, UINT64)),
+    "seed": Rule(_integer(0, INT64)),
     "stop_sequences": Rule(_TEXTS),
     "temperature": Rule(_number(0), tgi=_above(0)),
     "top_k": Rule(_integer(-1), (0, -1), tgi=_integer(1)),
