@@ -28,7 +28,7 @@ from adapter.fronts.bodies import CONNECTIONS, IN_FLIGHT, REFUSED, SECONDS, Bodi
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs
-from adapter.telemetry.redaction import in_one_line
+from adapter.telemetry.redaction import in_one_line, remember
 
 REQUEST_ID = "X-Request-Id"
 SERVER = "adapter"
@@ -282,6 +282,7 @@ def rules_of(text: str) -> dict[str, Rule]:
     for entry in filter(None, (part.strip() for part in text.split(";"))):
         names, colon, pair = entry.partition(":")
         header, equals, value = pair.partition("=")
+        remember(value, lasts=True)
         if not (colon and equals and value and _HEADER.fullmatch(header)):
             raise StartError("HTTP_RESTRICTED_API: each entry is written as model-repository,model-config:Header=value")
         for name in (part.strip() for part in names.split(",")):

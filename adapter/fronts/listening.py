@@ -11,7 +11,6 @@ from adapter.errors import ListenError, StartError
 from adapter.fronts.bodies import Budget
 from adapter.fronts.edge import Front, Server, rules_of
 from adapter.settings.fronts import HttpSettings
-from adapter.telemetry.redaction import remember
 
 BACKLOG = 512
 CLOSE_SECONDS = 1.0
@@ -33,7 +32,7 @@ class Listeners:
             ListenError: the port cannot be used.
             StartError: certificate, key or HTTP_RESTRICTED_API cannot be used.
         """
-        server = Server(front, self._settings, rules_of(_rules_text(self._settings)), self._budget)
+        server = Server(front, self._settings, rules_of(self._settings.rules), self._budget)
         context = _tls(self._settings)
         runner = web.ServerRunner(server, shutdown_timeout=CLOSE_SECONDS)
         await runner.setup()
@@ -51,12 +50,6 @@ class Listeners:
         """Close all ports and connections; running requests are cancelled."""
         for _, runner in self._open:
             await runner.cleanup()
-
-
-def _rules_text(settings: HttpSettings) -> str:
-    for entry in settings.rules.split(";"):
-        remember(entry.partition("=")[2].strip(), lasts=True)
-    return settings.rules
 
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | None:

@@ -29,7 +29,7 @@ from aiohttp import web
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
 from adapter.fronts.asking import NOT_FOUND, obstacle_of, place_of, serving
-from adapter.fronts.bodies import off_loop_if_large, parsed
+from adapter.fronts.bodies import off_loop_if_large, parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai
@@ -87,7 +87,8 @@ class _Handlers:
 
     async def load(self, request: Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        model = await request.read_by(_named_in)
+        load = await request.read_by(partial(structured, _Load))
+        model = Named(load.model_name, load.url)
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
         spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))
@@ -248,11 +249,3 @@ def model_id_of(name: str) -> str:
 class _Load(msgspec.Struct):
     model_name: str
     url: str
-
-
-def _named_in(body: bytes) -> Named:
-    try:
-        load = msgspec.json.decode(body, type=_Load)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HttpError(400, f"the body must be a JSON object with model_name and url: {error}") from None
-    return Named(load.model_name, load.url)

@@ -12,13 +12,15 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import msgspec
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
 from adapter.fronts.llm.schemas import SSE, Lmi, Told, Values, Wanted
 from adapter.inference import Failure
 
@@ -40,6 +42,26 @@ _REFUSED: Mapping[str, Sequence[Any]] = {
 _TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class _Part(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+    function_call: None = None
+    audio: None = None
+
+
+_PROMPTS = Annotated[list[TEXT], msgspec.Meta(min_length=1)]
+_MESSAGES = Annotated[list[_Message], msgspec.Meta(min_length=1)]
+
+
 def is_openai(value: Any) -> bool:
     """Whether a body without `inputs` is one of OpenAI's."""
     return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
@@ -54,28 +76,25 @@ def wanted_of(value: Any, *, is_chat: bool) -> Wanted:
         if field in given and given[field] not in neutral:
             raise BadParameter(field, "this server cannot do that")
     wishes = _wishes(given, is_chat=is_chat)
-    is_stream, echo = (_flag(given, field) for field in ("stream", "echo"))
-    if is_chat and echo:
+    is_stream = checked("stream", bool, given.get("stream", False))
+    if checked("echo", bool, given.get("echo", False)) and is_chat:
         raise BadParameter("echo", "is of completions")
-    choices = given.get("n", 1)
-    if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_PROMPTS:
-        raise BadParameter("n", f"must be an integer from 1 to {MOST_PROMPTS}")
+    choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
     if choices > 1 and wishes.seed is not None:
         raise BadParameter("n", "with a seed all choices would be equal")
-    prompts = [] if is_chat else _prompts(given.get("prompt"))
+    prompt = given.get("prompt")
+    prompts = [] if is_chat else checked("prompt", _PROMPTS, prompt if isinstance(prompt, list) else [prompt])
     if len(prompts) * choices > MOST_PROMPTS:
         raise BadParameter("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
     if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
         raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
-    options = given.get("stream_options", {})
-    if not isinstance(options, dict) or not isinstance(options.get("include_usage", False), bool):
-        raise BadParameter("stream_options", "must be an object; include_usage is true or false")
+    options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
     return Wanted(
         prompts=prompts,
         messages=_messages(given.get("messages")) if is_chat else [],
         choices=choices,
         is_stream=is_stream,
-        has_usage=options.get("include_usage", False),
+        has_usage=options.include_usage,
         wishes=wishes,
     )
 
@@ -100,43 +119,14 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     return replace(wishes, names=theirs)
 
 
-def _prompts(value: Any) -> Sequence[str]:
-    prompts = value if isinstance(value, list) else [value]
-    if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
-        raise BadParameter("prompt", "must be a text, or a list of texts, and not empty; lists of tokens are not taken")
-    return prompts
-
-
 def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(value, list) or not value:
-        raise BadParameter("messages", "must be a list that is not empty")
-    return [_message(f"messages[{number}]", message) for number, message in enumerate(value)]
-
-
-def _message(place: str, message: Any) -> Mapping[str, Any]:
-    if not isinstance(message, dict) or not is_text(message.get("role")):
-        raise BadParameter(place, "must be an object with a role")
-    for field in ("tool_calls", "function_call", "audio"):
-        if message.get(field):
-            raise BadParameter(f"{place}.{field}", "this server cannot do that")
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": "" if content is None else content}]
-    texts: list[str] = []
-    for number, part in enumerate(parts):
-        at = f"{place}.content" + (f"[{number}]" if isinstance(content, list) else "")
-        if not isinstance(part, dict) or part.get("type") != "text":
-            raise BadParameter(at, "only parts of the type text can be read")
-        if not is_text(part.get("text")):
-            raise BadParameter(at, "must be a text")
-        texts.append(part["text"])
-    return {**{name: text for name, text in message.items() if is_text(text)}, "content": "\n".join(texts)}
-
-
-def _flag(given: Mapping[str, Any], field: str) -> bool:
-    value = given.get(field, False)
-    if not isinstance(value, bool):
-        raise BadParameter(field, "must be true or false")
-    return value
+    """With one text each; other texts may be for the template."""
+    found = []
+    for raw, message in zip(value, checked("messages", _MESSAGES, value), strict=True):
+        content = message.content
+        text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
+        found.append({**{name: entry for name, entry in raw.items() if isinstance(entry, str)}, "content": text})
+    return found
 
 
 class OpenAi(Lmi):

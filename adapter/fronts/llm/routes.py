@@ -31,7 +31,7 @@ from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
 from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, texts
 from adapter.fronts.llm.openai import OpenAi, error_body, is_openai
-from adapter.fronts.llm.parameters import MOST_ENTRIES, is_text
+from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, Told, tgi_body
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import OPTIONS_FILE, is_utf8
@@ -125,7 +125,7 @@ class _Handlers:
         """One of OpenAI's paths; the body names the model."""
         value = await request.read_by(parsed)
         name = value.get("model") if isinstance(value, dict) else None
-        if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
+        if not isinstance(name, str) or not name or "\0" in name:  # at which Triton would cut it
             return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
         return await self.answering.answer(request, await self._serving(name), OpenAi(is_chat=is_chat), value)
 

@@ -128,7 +128,8 @@ class Asked:
         return self.binary.get(output, self.is_all_binary)
 
 
-_Text = Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")]
+_NO_NUL = r"\A[^\0]*\Z"
+_Text = Annotated[str, msgspec.Meta(pattern=_NO_NUL)]
 """Triton would cut it at a NUL, and go on with what is left. Source: Triton server, `c_str()` of such texts."""
 _Parameters = dict[_Text, bool | int | float | _Text]
 
@@ -175,7 +176,7 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     try:
         body = msgspec.convert(value, _Body)
     except msgspec.ValidationError as error:
-        raise HttpError(400, f"the request is wrong: {error}") from None
+        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
     if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
         raise HttpError(400, "shared memory is not served here; send the data itself")
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)

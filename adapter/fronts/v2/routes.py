@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import TypeVar
 
 import msgspec
 from aiohttp import web
@@ -22,7 +21,7 @@ from aiohttp import web
 from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.asking import Place, info_of
-from adapter.fronts.bodies import is_counted, parsed
+from adapter.fronts.bodies import is_counted, parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred
@@ -39,7 +38,6 @@ RESTORE_SECONDS = 60.0
 """So long the front is not ready because of models that are being loaded again."""
 _VERSION = re.compile(r"[0-9]{1,18}")
 CONFIG, FILE = "config", "file:"
-Body = TypeVar("Body")
 
 
 def front(
@@ -177,7 +175,7 @@ class _Handlers:
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, asked = self._opened(), await request.read_by(partial(_read, _Index))
+        api, asked = self._opened(), await request.read_by(partial(structured, _Index))
         return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not asked.ready])
 
     async def load(self, request: Request) -> web.Response:
@@ -189,7 +187,7 @@ class _Handlers:
     async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
-        asked = await request.read_by(partial(_read, _Unload))
+        asked = await request.read_by(partial(structured, _Unload))
         await api.unload(name, has_dependents=asked.parameters.unload_dependents)
         return web.Response()
 
@@ -223,18 +221,10 @@ class _Unload(msgspec.Struct):
     parameters: _Flags = _Flags()
 
 
-def _read(kind: type[Body], body: bytes) -> Body:
-    """No body is an empty object. Raises HttpError 400."""
-    try:
-        return msgspec.json.decode(body if body.strip() else b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HttpError(400, f"the request is wrong: {error}") from None
-
-
 def overrides_of(body: bytes) -> Overrides:
     """Of a request for a load. Raises HttpError: 400."""
     found: dict[str, str | bytes] = {}
-    for key, value in _read(_Load, body).parameters.items():
+    for key, value in structured(_Load, body).parameters.items():
         if key != CONFIG and not key.startswith(FILE):
             raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
         found[key] = value if key == CONFIG else _content(key, value)
