@@ -42,7 +42,7 @@ from adapter.waits import end, set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
-    from adapter.fronts.listening import Listeners
+    from adapter.fronts.edge import Listeners
     from adapter.triton.inference.client import MeshInference
 
 READ_SECONDS = 5.0
@@ -176,7 +176,7 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
     Raises:
         StartError: it cannot start.
     """
-    from adapter.fronts.listening import Listeners  # noqa: PLC0415 - an extra
+    from adapter.fronts.edge import Listeners  # noqa: PLC0415 - an extra
     from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
@@ -201,7 +201,7 @@ async def _fronts(
 ) -> Listeners:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
     from adapter.fronts import sagemaker  # noqa: PLC0415 - as the docstring says
-    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.fronts.edge import Listeners  # noqa: PLC0415
     from adapter.fronts.llm import routes as llm  # noqa: PLC0415
     from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
     from adapter.triton.inference.client import TritonInference  # noqa: PLC0415

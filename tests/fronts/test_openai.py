@@ -216,7 +216,6 @@ def test_a_model_without_a_template_answers_completions_only(http: Http) -> None
     ],
 )
 def test_a_template_harms_nobody(http: Http, model: str, words: str) -> None:
-    """One that takes too long is tried once."""
     for _ in range(2):
         answer = http("POST", "/v1/chat/completions", {"model": model, "messages": HI})
         assert answer.status == 400

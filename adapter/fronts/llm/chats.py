@@ -2,7 +2,7 @@
 The chat template of a model, and the prompt that it makes of messages.
 
 It is read beside the model: `chat_template.jinja`, or `tokenizer_config.json`, at the top of its directory or in version 1. All templates
-are rendered by one process of their own, one after the other; one that takes too long is killed, and refused for a while.
+are rendered by one process of their own, one after the other; one that takes too long is killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,9 @@ from adapter.serving import KnownModel
 START_SECONDS = 30.0
 """For the process to import what it needs: a busy node is no fault of a template."""
 RENDER_SECONDS = 2.0
-REFUSED_SECONDS = 60.0
-"""So long a template that has taken too long is not tried again: others wait behind it. Its messages may have been the reason."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of a prompt, of a file, and characters of messages."""
 MOST_TEMPLATE = 128 * 1024
-KEPT = 256
-"""Templates that are refused."""
 _PROGRAM = Path(__file__).with_name("templating.py")
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 NONE = f"the model has no chat template ({CHAT_TEMPLATE_FILE}, or chat_template in {TOKENIZER_FILE}): it answers /v1/completions only"
@@ -49,8 +45,6 @@ class Chats:
         self._file_of = file_of
         self._child: Process | None = None
         self._turn = asyncio.Lock()
-        self._refused: dict[str, float] = {}
-        """Template that has taken too long → until when it is refused, by the loop's clock."""
 
     async def prompt(self, model: KnownModel, messages: Sequence[Mapping[str, str]]) -> str:
         """
@@ -70,7 +64,7 @@ class Chats:
         asked = {"template": template, "context": {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}}
         async with self._turn:  # also around the line: those that wait have none in memory
             line = await off_loop_if_large(size, lambda: json.dumps(asked).encode() + b"\n")
-            answer = await self._rendered(template, line)
+            answer = await self._rendered(line)
         if "error" in answer:
             raise HttpError(400, f"the model's chat template refuses these messages: {answer['error']}")
         return str(answer["text"]).removeprefix(tokens.get("bos_token", "") or "\0")
@@ -106,10 +100,7 @@ class Chats:
                 return content
         return None
 
-    async def _rendered(self, template: str, line: bytes) -> Any:
-        now, slow = asyncio.get_running_loop().time, f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s"
-        if self._refused.get(template, 0.0) > now():
-            raise InvalidModel(slow)
+    async def _rendered(self, line: bytes) -> Any:
         try:
             child = await self._started()
             writer, reader = cast("StreamWriter", child.stdin), cast("StreamReader", child.stdout)
@@ -118,12 +109,8 @@ class Chats:
                 await writer.drain()
                 return json.loads(await reader.readuntil(b"\n"))
         except TimeoutError:
-            self._refused.pop(template, None)
-            self._refused[template] = now() + REFUSED_SECONDS
-            if len(self._refused) > KEPT:
-                del self._refused[next(iter(self._refused))]
             await self._end()
-            raise InvalidModel(slow) from None
+            raise InvalidModel(f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s") from None
         except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:  # it has died, or its answer is too long
             await self._end()
             raise InvalidModel("the model's chat template takes too much memory, or its prompt is too long") from error

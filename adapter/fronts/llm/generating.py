@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from adapter.fronts.asking import Answers, begun
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
-from adapter.fronts.llm.parameters import BadParameter, Wishes
+from adapter.fronts.llm.parameters import Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
@@ -48,8 +48,8 @@ class Collector:
         self._tail = ""
         self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
         self._last_id: int | None = None
-        self._counts: list[int | None] = []
-        """Tokens of each answer that tells, or has a text."""
+        self._counts: list[Any] = []
+        """Tokens of each answer that tells, or has a text; None: it does not tell."""
         self._reason: str | None = None
         self._stop: str | None = None
 
@@ -80,8 +80,7 @@ class Collector:
     @property
     def generated_tokens(self) -> int | None:
         """Their number; None: nobody told."""
-        told = [count for count in self._counts if count is not None]
-        return sum(told) if told and len(told) == len(self._counts) else None
+        return sum(self._counts) if self._counts and None not in self._counts else None
 
     def _delta(self, text: bytes) -> bytes:
         if not self._is_cumulative:
@@ -234,10 +233,7 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
         is_stream=info.is_decoupled and (asked.is_stream or has_details),  # details have each token's text, which only a stream shows
         has_details=has_details or (asked.is_stream and not asked.is_dynamic),
     )
-    try:
-        request = profile.request(info, prompts, wishes, question)
-    except BadParameter as bad:
-        raise bad.called(wishes.names) from bad
+    request = profile.request(info, prompts, wishes, question)
     collectors = [
         Collector(
             prompt,

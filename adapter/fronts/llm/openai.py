@@ -26,13 +26,14 @@ from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
 """`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which is not known here."""
-_NAMES: Mapping[str, str] = {
+_NAMES = {
     "max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "temperature": "temperature", "top_p": "top_p",
     "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "seed": "seed", "stop": "stop_sequences",
     "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty", "ignore_eos": "ignore_eos_token",
     "min_tokens": "min_length", "stop_token_ids": "stop_token_ids",
 }  # fmt: skip
 """Field → LMI's name of it. The last six are vLLM's own."""
+_FIELDS = {_NAMES[field]: field for field in reversed(_NAMES)}
 _REFUSED: Mapping[str, Sequence[Any]] = {
     "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"), "logit_bias": ({},),
     "suffix": ("",), "response_format": ({"type": "text"},), "top_logprobs": (0,), "audio": (), "modalities": (["text"],),
@@ -101,10 +102,7 @@ def wanted_of(value: Any, *, is_chat: bool) -> Wanted:
 
 def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[is_chat]}
-    theirs: dict[str, str] = {}
-    for field, name in _NAMES.items():
-        if field in given:
-            parameters[name], theirs[name] = given[field], field
+    parameters |= {name: given[field] for field, name in _NAMES.items() if field in given}
     if parameters["temperature"] != 0:
         parameters["do_sample"] = True
     log_probs = given.get("logprobs", False)
@@ -112,11 +110,7 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
         raise BadParameter("logprobs", "must be true or false" if is_chat else "must be 0: of the tokens that were chosen")
     parameters["details"] = log_probs is True if is_chat else "logprobs" in given
     parameters["return_full_text"] = given.get("echo", False)
-    try:
-        wishes = wishes_of(parameters, is_tgi=False)
-    except BadParameter as bad:
-        raise bad.called(theirs) from bad
-    return replace(wishes, names=theirs)
+    return wishes_of(parameters, is_tgi=False)
 
 
 def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
@@ -185,7 +179,10 @@ class OpenAi(Lmi):
     def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
         """As `Lmi`; the text names a field as its caller does."""
         found = super().told(error, names, said)
-        return replace(found, text=f"{error.name}: {error.words}", field=error.name) if isinstance(error, BadParameter) else found
+        if not isinstance(error, BadParameter):
+            return found
+        field = _FIELDS.get(error.name, error.name)
+        return replace(found, text=f"{field}: {error.words}", field=field)
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -202,11 +199,11 @@ class OpenAi(Lmi):
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        asked = [end.prompt_tokens for end in ends[:: self._wanted.choices]]
-        made = [end.generated_tokens for end in ends]
+        asked: list[Any] = [end.prompt_tokens for end in ends[:: self._wanted.choices]]
+        made: list[Any] = [end.generated_tokens for end in ends]
         if None in asked or None in made:
             return None
-        prompt, completion = (sum(count for count in counts if count is not None) for counts in (asked, made))
+        prompt, completion = sum(asked), sum(made)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:

@@ -45,10 +45,6 @@ class BadParameter(BadPayload):
         self.name = name
         self.words = words
 
-    def called(self, names: Mapping[str, str]) -> BadParameter:
-        """The same with its caller's name, where `names` has one for LMI's."""
-        return BadParameter(names.get(self.name, self.name), self.words)
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -76,8 +72,6 @@ class Wishes:
     """`return_full_text`."""
     given: Mapping[str, Value] = field(default_factory=dict)
     """All others that were given and ask for something, by LMI's names."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """LMI's name → the caller's, where it is another one."""
     ignored: Sequence[str] = ()
     """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
@@ -119,7 +113,6 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         has_details=given.get("details", False),
         has_prompt_in_text=given.get("return_full_text", False),
         given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLING)},
-        names={name: theirs for name, theirs in names.items() if name != theirs},
         ignored=sorted(name[:MOST_SHOWN] for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
         is_tgi=is_tgi,
     )

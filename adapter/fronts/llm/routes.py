@@ -33,7 +33,6 @@ from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, 
 from adapter.fronts.llm.openai import OpenAi, error_body, is_openai
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, Told, tgi_body
-from adapter.inference import Failure, InferenceFailed
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
@@ -151,15 +150,10 @@ class _Handlers:
 
     async def _find(self, name: str) -> KnownModel | None:
         """Also one that others have loaded into this Triton: it has no options of its own."""
-        if (model := self.models.find(name)) is not None:
-            return model
-        try:
-            is_of_others = await self.inference.is_model_ready(name)
-        except InferenceFailed as failed:
-            if failed.failure not in (Failure.NOT_FOUND, Failure.INVALID):
-                raise
-            is_of_others = False
-        return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False) if is_of_others else None
+        model = self.models.find(name)
+        if model is None and await self.inference.is_model_ready(name):
+            return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False)
+        return model
 
 
 def _model(name: str) -> dict[str, object]:
@@ -301,8 +295,8 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 def _counts(ends: Sequence[Collector]) -> dict[str, str]:
     """Headers of what is known of all of them."""
-    counts = {
+    counts: Mapping[str, list[Any]] = {
         "x-prompt-tokens": [end.prompt_tokens for end in ends],
         "x-generated-tokens": [end.generated_tokens for end in ends],
     }
-    return {name: str(sum(known)) for name, each in counts.items() if len(known := [n for n in each if n is not None]) == len(ends)}
+    return {name: str(sum(each)) for name, each in counts.items() if None not in each}

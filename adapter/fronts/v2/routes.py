@@ -25,7 +25,6 @@ from adapter.fronts.bodies import is_counted, parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred
-from adapter.inference import Failure, InferenceFailed
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.serving import Models
@@ -166,11 +165,7 @@ class _Handlers:
         """As `_place`; a model that does not exist is told before a long body is read. Raises InferenceFailed."""
         place = self._place(request)
         if is_counted(request.content_length):
-            try:
-                await info_of(self.inference, place)
-            except InferenceFailed as failed:
-                if failed.failure is not Failure.DENIED:
-                    raise
+            await info_of(self.inference, place)
         return place
 
     async def index(self, request: Request) -> web.Response:
@@ -246,5 +241,4 @@ def _content(key: str, text: str) -> bytes:
 
 def _row(row: ServerModel) -> Mapping[str, str]:
     """Without what Triton does not tell."""
-    known = {"name": row.name, "version": row.version, "state": row.state, "reason": row.reason}
-    return {key: value for key, value in known.items() if value or key == "name"}
+    return {key: value for key, value in row._asdict().items() if value or key == "name"}
