@@ -175,17 +175,16 @@ class Watch:
             with suppress(OSError):  # then the reporter tells every five seconds
                 os.close(os.open(self._asked_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
                 os.utime(self._asked_file, follow_symlinks=False)
+        told, problem = None, ""
         try:
-            told, problem = report.read(self._file), f"{self._file} is no report"
-        except FileNotFoundError:
-            told, problem = None, f"no reporter beside Triton writes {self._file}"
+            told = report.read(self._file)
+            if told is None or told.at > self._clock() + OLD_SECONDS:
+                told, problem = None, f"{self._file} is no report of now"
         except OSError as error:
-            told, problem = None, f"{self._file} cannot be read: {error.strerror}"
-        if told is not None and told.at > self._clock() + OLD_SECONDS:
-            told, problem = None, f"{self._file} is of the future"
-        if told is None and problem != self._problem:
+            problem = f"{self._file} cannot be read: {error.strerror}"
+        if problem and problem != self._problem:
             log.info("memory.not_told", cause=problem)
-        self._problem = problem if told is None else ""
+        self._problem = problem
         return told
 
     def _take(self, told: Report) -> None:
