@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
+CLEAR = "\033[2J\033[H"
+"""A terminal is empty then, with the cursor at its top."""
 _MIN_WIDTH = 60
 
 
@@ -89,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
+    models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
     models.set_defaults(run=_models)
     load = verbs.add_parser(
         "load",
@@ -193,12 +197,18 @@ def _models(chosen: argparse.Namespace) -> int:
     capacity_bytes = None
     with suppress(SettingsError):  # not of this environment
         capacity_bytes = read_group(CapacitySettings).capacity_bytes
-    seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
-    if chosen.json:
-        _say(models.as_json(seen, drift_only=chosen.drift))
-    else:
-        _say(sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift))
-    return OK if seen["agrees"] else FAILED
+    with suppress(KeyboardInterrupt):
+        while True:
+            seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
+            if chosen.json:
+                text = models.as_json(seen, drift_only=chosen.drift)
+            else:
+                text = sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
+            _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
+            if chosen.watch is None:
+                return OK if seen["agrees"] else FAILED
+            time.sleep(chosen.watch)
+    return OK
 
 
 def _load_or_unload(chosen: argparse.Namespace) -> int:

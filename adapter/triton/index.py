@@ -48,7 +48,7 @@ LONGEST_REST_SECONDS = 40.0
 SLOW_SECONDS = 10.0
 """An answer that takes longer is called slow while it is waited for."""
 FAILED_SECONDS = 10.0
-"""A listing that failed is told for so long; callers that need the index ask again earlier. While it is told, the audit asks nothing."""
+"""A listing that failed is told for so long; callers that need the index ask again earlier. While it is told, comparisons ask nothing."""
 
 log = structlog.stdlib.get_logger(__name__)
 

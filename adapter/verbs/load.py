@@ -7,6 +7,7 @@ import http.client
 import json
 import math
 import struct
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -26,7 +27,7 @@ from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
-BAR_WIDTH = 30
+BAR_WIDTH, CLEAR_LINE = 30, "\033[K"
 MOST_SHOWN = 16
 """Elements of an output."""
 
@@ -68,13 +69,15 @@ def run(chosen: Namespace) -> Iterator[str]:
 
 
 def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
-    """A line for each step of the bar, and one at the end."""
-    shown = ""
+    """A bar on a terminal, elsewhere a line for each of its steps; and a line at the end."""
+    is_terminal, shown = sys.stdout.isatty(), ""
     for size in sizes:
         bar, _, amounts = _bar(model_id).partition(" ")
-        if size is None and bar not in ("", shown):
-            yield f"{bar} {amounts}\n"
+        if size is None and bar and (is_terminal or bar != shown):
+            yield f"\r{bar} {amounts}{CLEAR_LINE}" if is_terminal else f"{bar} {amounts}\n"
             shown = bar
+    if shown and is_terminal:
+        yield f"\r{CLEAR_LINE}"
     yield f"{model_id}: loaded, {size:,} bytes\n"
 
 
