@@ -20,8 +20,6 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-import structlog
-
 from adapter.errors import ModelRefused, ServerError, WrongServer, some
 from adapter.model import Overrides, ServerModel
 from adapter.telemetry.metrics import STUCK
@@ -44,7 +42,6 @@ SHOWN = 16
 NAMED = 5
 
 T = TypeVar("T")
-log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -162,8 +159,7 @@ class TritonServer:
         names = (*self._repository.inner_names(model_id), model_id)
         try:
             return [await self._connection.retry_while_away(partial(ask, name)) for name in names]
-        except CallError as failure:
-            log.debug("question.refused", model_id=model_id, cause=str(failure))
+        except CallError:
             return None
 
     # ---- whether Triton is ours to control
