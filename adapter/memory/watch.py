@@ -144,9 +144,11 @@ class Watch:
         try:
             while True:
                 is_watching, at = self.ledger.is_watching, self._clock()
-                pause = NO_DEVICES_SECONDS if not self._has_devices else DEVICES_SECONDS if is_watching else IDLE_SECONDS
-                endpoint = self._endpoint if at - self._devices_at >= pause else None
-                told, found = await asyncio.wrap_future(threads.submit(self._look, is_asking=is_watching, endpoint=endpoint))
+                pause = DEVICES_SECONDS if is_watching else IDLE_SECONDS
+                is_due = at - self._devices_at >= (pause if self._has_devices else NO_DEVICES_SECONDS)
+                endpoint = self._endpoint if is_due else None
+                look = threads.submit(self._look, is_asking=is_watching, endpoint=endpoint)
+                told, found = await asyncio.wrap_future(look)
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)
                 if endpoint is not None:

@@ -87,7 +87,8 @@ class TritonServer:
         self._time = asyncio.get_running_loop().time
         self._wrong: str | None = None
         # what the parts do for the lifecycle as it is
-        self.watch, self.returned, self.confirm_restart = connection.watch, connection.returned, connection.confirm_restart
+        self.watch = connection.watch
+        self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
         self.queue = self._loads.queue
         self.unload = self.unload_other = self._unloads.free
         self.purge = self._unloads.purge
