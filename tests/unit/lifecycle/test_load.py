@@ -129,16 +129,6 @@ async def test_the_look_leaves_most_of_a_small_budget(world: World) -> None:
     await lifecycle.close()
 
 
-async def test_a_loaded_model_that_triton_has_lost_is_loaded_again(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """After a restart of Triton its models are gone while we believe them loaded."""
-    await lifecycle.load(A)
-    world.memory.clear()
-
-    await lifecycle.load(A)
-
-    assert world.memory == {"a": "READY"}
-
-
 async def test_another_key_waits_for_the_running_load_and_replaces_it(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.add("models/b", size_bytes=4_000_000)
     other = a_spec("models/b", model_id="a", model_type="onnx")
