@@ -5,21 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tests.real.children import TOP, PartError, bare_environment, is_alive
+from tests.real.children import TOP, bare_environment, is_alive
 from tests.real.mesh import Mesh
 from tests.real.models import sleeper, write
 from tests.real.polls import until
-from tests.real.s3 import S3Server
 from tests.real.triton import SHM, Triton
 
 OWNER = """
@@ -92,24 +88,6 @@ def test_a_killed_triton_leaves_no_stub_and_no_shared_memory(tmp_path: Path) -> 
         assert (triton.grpc_target, triton.server_id != first) == (target, True)
 
 
-def test_a_start_that_fails_shows_why(tmp_path: Path) -> None:
-    with pytest.raises(PartError, match=r"(?s)triton ended with code .*--no-such-option"):
-        Triton(tmp_path, extra_args=["--no-such-option"]).start()
-
-
 def _load(mesh: Mesh, name: str) -> None:
     mesh.triton.RepositoryModelUnload(service_pb2.RepositoryModelUnloadRequest(model_name=name))
     mesh.triton.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name=name), timeout=60)
-
-
-def test_a_part_waits_for_its_port() -> None:
-    """It is to come back where it was; a program that looks for a free port may have taken that one for a moment."""
-    with S3Server() as s3:
-        port = urlsplit(s3.endpoint_url).port
-        s3.kill()
-        with socket.create_server(("127.0.0.1", port or 0)) as taken:
-            timer = threading.Timer(0.5, taken.close)
-            timer.start()
-            s3.start()
-            timer.join()
-        assert urlsplit(s3.endpoint_url).port == port

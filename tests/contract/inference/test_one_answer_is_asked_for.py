@@ -11,33 +11,13 @@ import pytest
 from adapter.fronts import asking
 from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import Place, informed, known_info, one
-from adapter.inference import Failure, InferenceFailed, ModelInfo
+from adapter.inference import InferenceFailed, ModelInfo
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.rig import numbers, of, prompt, texts, wait, words
+from tests.contract.inference.rig import prompt, wait
 from tests.fakes.v2_server import V2Server
-from tests.messages import tensors_of
 from tests.real.triton import Triton
 
 M = Place("m", "m")
-
-
-@pytest.mark.real_triton
-async def test_of_an_ordinary_model(inference: TritonInference) -> None:
-    assert tensors_of(await one(inference, wait(0))) == [numbers("WAITED", "FP32", 0)]
-
-
-@pytest.mark.real_triton
-async def test_of_a_decoupled_one_that_gives_one(inference: TritonInference) -> None:
-    answer = await one(inference, of("vllm", texts("text_input", "a"), texts("sampling_parameters", '{"max_tokens": 2}'), id="mine"))
-    assert words(answer) == ["a a a"]
-    assert (answer.model_name, answer.id) == ("vllm", "mine")
-
-
-@pytest.mark.real_triton
-async def test_of_a_decoupled_one_that_gives_none(inference: TritonInference) -> None:
-    with pytest.raises(HttpError, match="the model gave no answer") as refused:
-        await one(inference, of("repeat", numbers("IN", "INT32"), numbers("DELAY", "UINT32")))
-    assert refused.value.status == 400
 
 
 @pytest.mark.real_triton
@@ -51,15 +31,6 @@ async def test_of_a_decoupled_one_that_gives_more(inference: TritonInference, tr
     async with asyncio.timeout(10):
         while not mark.exists():
             await asyncio.sleep(0.01)
-
-
-@pytest.mark.real_triton
-async def test_a_decoupled_one_that_fails(inference: TritonInference) -> None:
-    with pytest.raises(InferenceFailed, match="the imitation fails at token 2") as failed:
-        await one(
-            inference, of("vllm_failing", texts("text_input", "a bc"), numbers("stream", "BOOL", False), texts("sampling_parameters", "{}"))
-        )
-    assert failed.value.failure is Failure.INTERNAL
 
 
 class _Asking:
