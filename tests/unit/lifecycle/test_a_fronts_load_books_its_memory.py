@@ -128,12 +128,6 @@ async def test_a_model_that_is_larger_than_it_was_booked_is_looked_at_again_and_
         await lifecycle.load_new(a_front_model(world, "c"))
 
 
-async def test_a_model_that_is_smaller_gives_back_what_it_does_not_need(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.reported = 10 * MIB
-    await fill(lifecycle, world, 2 * FIT)
-    assert sum(model.size_bytes for model in lifecycle.registry) == 2 * FIT * 10 * MIB
-
-
 async def test_loads_of_modelmesh_count_from_the_moment_in_which_their_size_is_known(lifecycle: RuntimeLifecycle, world: World) -> None:
     """They are not refused for a front's: ModelMesh counts for itself."""
     specs = await fill(lifecycle, world, FIT - 1)
