@@ -219,6 +219,6 @@ MISTAKES = (
         "adapter/storage/net/transfer.py",
         "if silent_seconds > ANSWER_SECONDS:",
         "if silent_seconds > ANSWER_SECONDS and not self._has_head:",
-        ("security/test_every_store_meets_the_server_from_hell.py", "security/test_identities_of_the_clouds_over_the_spi.py"),
+        ("security/test_clouds_waits.py", "security/test_every_store_meets_the_server_from_hell.py"),
     ),
 )
