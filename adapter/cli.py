@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import SpiSettings, TelemetrySettings
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
-from adapter.units import Endpoint, parse_endpoint, parse_number
+from adapter.units import parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
@@ -70,8 +70,6 @@ def _parser() -> argparse.ArgumentParser:
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
     probe.add_argument("--timeout", **SECONDS, default=5.0, help="longest time for all of it (default: 5)")
-    hosts = "instead ask over HTTP, at METRICS_PORT, every address of this name; exit code 0 also when the name has none"
-    probe.add_argument("--host", type=_read_by(parse_endpoint), metavar="NAME:PORT", help=hosts)
     probe.set_defaults(run=_probe)
     layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
     layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
@@ -112,19 +110,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The parser of an argument: what is wrong is told in the words of `parse`."""
-
-    def read(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
+def _seconds(text: str) -> float:
+    try:
+        return parse_number(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
-SECONDS: dict[str, Any] = {"type": _read_by(parse_number), "metavar": "SECONDS"}
+SECONDS: dict[str, Any] = {"type": _seconds, "metavar": "SECONDS"}
 
 
 def _serve(_chosen: argparse.Namespace) -> int:
@@ -149,24 +142,22 @@ def _settings(_chosen: argparse.Namespace) -> int:
 
 
 def _probe(chosen: argparse.Namespace) -> int:
-    is_well, lines = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
-    _say("".join(f"{line}\n" for line in lines))
+    is_well, line = _ask_adapter(ready=chosen.ready, timeout_seconds=chosen.timeout)
+    _say(f"{line}\n")
     return OK if is_well else FAILED
 
 
-def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence[str]]:
-    """The health of all adapters of a service, or of the one with these settings: over HTTP if it has no interface for ModelMesh."""
-    if service is None and (endpoint := read_group(SpiSettings).listen) is not None:
-        from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
+def _ask_adapter(*, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
+    """The health of the adapter with these settings: over HTTP if it has no interface for ModelMesh."""
+    if (endpoint := read_group(SpiSettings).listen) is not None:
+        from adapter.spi import probe  # noqa: PLC0415 - brings gRPC
 
-        is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
-        return is_well, [line]
-    service = service or Endpoint(host="127.0.0.1", port=read_group(TelemetrySettings).metrics_port)
-    if not service.port:
-        return False, ["cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"]
-    from adapter.telemetry import pods  # noqa: PLC0415 - only for these cases
+        return probe.probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
+    if not (port := read_group(TelemetrySettings).metrics_port):
+        return False, "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"
+    from adapter.telemetry import asking  # noqa: PLC0415 - only for this case
 
-    return pods.ask(service, ready=ready, timeout_seconds=timeout_seconds)
+    return asking.probe(port, ready=ready, timeout_seconds=timeout_seconds)
 
 
 def _layout(chosen: argparse.Namespace) -> int:

@@ -45,8 +45,8 @@ FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique."""
-AskAdapter = Callable[..., tuple[bool, Sequence[str]]]
-"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
+AskAdapter = Callable[..., tuple[bool, str]]
+"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and a line that says so, or why not."""
 View = Mapping[str, Any]
 """As `look` gives it; also one of its `models`."""
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
@@ -100,9 +100,9 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
         another `format`.
     """
     is_ready = False
-    is_alive, lines = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
+    is_alive, words = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
-        is_ready, lines = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
+        is_ready, words = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
     threads = Threads("look", 1)  # a volume that hangs does not keep the process
     try:
         places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
@@ -118,7 +118,7 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
         "format": FORMAT,
         "time": _moment(boot_seconds()),
         "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
-        "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
+        "adapter": {"alive": is_alive, "ready": is_ready, "words": redact(words)},
         "triton": {"endpoint": triton.target, "version": places.version or None, **told["triton"]},
         "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
         "folder": {"path": str(volume.repository_dir), **told["folder"]},
