@@ -34,7 +34,7 @@ class Readiness:
 async def running(readiness: Readiness) -> AsyncIterator[Endpoint]:
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset()),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=frozenset()),
         readiness=readiness,
         reflection=False,
     )
