@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import shutil
 import signal
 import sys
-import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +26,6 @@ from adapter.units import parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
-_MIN_WIDTH = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,14 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return USAGE
 
 
-def settings_table(width: int) -> str:
-    """All settings for a terminal: meanings wrapped under a line of name, unit and default."""
+def settings_text() -> str:
+    """All settings: a line of name, unit and default, and one of meaning."""
     lines = []
     for about, meaning in explained():
         default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
-        head = f"{about['env']}  ({about['kind'].unit}{default})"
-        for text, indent in ((head, ""), (meaning.replace("`", "").replace("**", ""), "    ")):
-            lines.extend(textwrap.wrap(text, max(width, _MIN_WIDTH), initial_indent=indent, subsequent_indent="    "))
+        lines += [f"{about['env']}  ({about['kind'].unit}{default})", "    " + meaning.replace("`", "").replace("**", "")]
     return "\n".join(lines) + "\n"
 
 
@@ -137,7 +132,7 @@ def _serve(_chosen: argparse.Namespace) -> int:
 
 
 def _settings(_chosen: argparse.Namespace) -> int:
-    _say(settings_table(shutil.get_terminal_size().columns))
+    _say(settings_text())
     return OK
 
 

@@ -50,20 +50,13 @@ AskAdapter = Callable[..., tuple[bool, str]]
 View = Mapping[str, Any]
 """As `look` gives it; also one of its `models`."""
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
-DRIFTS: dict[Drift, tuple[str, str]] = {
-    "lost": ("loaded, but this Triton was never asked for it: Triton has restarted", "wait: the adapter loads it again"),
-    "not_serving": (
-        "loaded, but Triton, which had it, does not serve it", "read what Triton says; the next load of it begins anew",
-    ),
-    "no_folder": (
-        "loaded, but its files are not in the folder", "find out who deletes files on the volume; the next load of it begins anew",
-    ),
-    "unknown": (
-        "the adapter knows nothing of it, or of what lies in the folder under its id",
-        "find out who else loads models here; an unload of it frees it",
-    ),
-}  # fmt: skip
-"""What it means, and what to do with the adapter alive; without, it must be started first."""
+DRIFTS: dict[Drift, str] = {
+    "lost": "loaded, but this Triton was never asked for it: Triton has restarted",
+    "not_serving": "loaded, but Triton, which had it, does not serve it",
+    "no_folder": "loaded, but its files are not in the folder",
+    "unknown": "the adapter knows nothing of it, or of what lies in the folder under its id",
+}
+"""What it means. What to do: `deploy/docs/volume.md`."""
 LONGEST_REASON = 300
 SHOWN_CRASHES = 3
 
@@ -234,10 +227,9 @@ def text(view: View, *, drift_only: bool) -> str:
     """The whole view: what each place says, the models that disagree, the others, and the sum."""
     lines = [f"{title:9}{shown(redact(words))}" for title, words in _head(view)]
     models = view["models"]
-    for drift, (meaning, advice) in DRIFTS.items():
+    for drift, meaning in DRIFTS.items():
         if group := [model for model in models if model["drift"] == drift]:
-            what_to_do = advice if view["adapter"]["alive"] else "start the adapter"
-            lines += ["", f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", *_table(group, view), *_reasons(group)]
+            lines += ["", f"{drift} ({len(group):,}): {meaning}.", *_table(group, view), *_reasons(group)]
     agreeing = [model for model in models if not model["drift"]]
     if agreeing and not drift_only:
         title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(models) else []
