@@ -18,6 +18,7 @@ from adapter._pb import model_runtime_pb2_grpc as rpc
 from adapter.spi.probe import OPTIONS
 from adapter.units import Endpoint
 
+LOOK_SECONDS = 0.5
 SIZE_SECONDS = 30.0
 """As ModelMesh. Source: modelmesh `SidecarModelMesh.java` 119."""
 
@@ -26,9 +27,9 @@ class CallFailedError(Exception):
     """Code and text of the answer, in one line."""
 
 
-def load(endpoint: Endpoint, model_id: str, path: str, *, type_name: str, key: Mapping[str, Any], seconds: float) -> int:
+def load(endpoint: Endpoint, model_id: str, path: str, *, type_name: str, key: Mapping[str, Any], seconds: float) -> Iterator[int | None]:
     """
-    Load a model; its bytes. Blocks.
+    Load a model. Blocks.
 
     Args:
         endpoint: of the adapter.
@@ -38,16 +39,25 @@ def load(endpoint: Endpoint, model_id: str, path: str, *, type_name: str, key: M
         key: more fields of modelKey.
         seconds: the longest time.
 
+    Yields:
+        None every `LOOK_SECONDS`, and the model's bytes at the end.
+
     Raises:
         CallFailedError
     """
     key = {**key, "model_type": {"name": type_name}}
     request = pb.LoadModelRequest(modelId=model_id, modelType=f"mt:{type_name}", modelPath=path, modelKey=json.dumps(key))
+    size_bytes = None
     with _stub(endpoint) as stub:
-        size_bytes = stub.loadModel(request, timeout=seconds, wait_for_ready=True).sizeInBytes
+        call = stub.loadModel.future(request, timeout=seconds, wait_for_ready=True)
+        while size_bytes is None:
+            try:
+                size_bytes = call.result(LOOK_SECONDS).sizeInBytes
+            except grpc.FutureTimeoutError:
+                yield None
         if not size_bytes:  # it is measured now
             size_bytes = stub.modelSize(pb.ModelSizeRequest(modelId=model_id), timeout=SIZE_SECONDS).sizeInBytes
-    return int(size_bytes)
+    yield size_bytes
 
 
 def unload(endpoint: Endpoint, model_id: str, *, seconds: float) -> None:

@@ -1,7 +1,8 @@
 """
 All metrics, declared in one place: name, unit in the name, labels, meaning.
 
-No model id is a label, since thousands of models would be thousands of series; but for the sizes of the 20 largest.
+No model id is a label, since thousands of models would be thousands of series; but for the few that are being pulled, and for the
+sizes of the 20 largest.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ PHASE_SECONDS = _histogram(
     "Duration of the phases of loads and unloads: check, undo, list, pull, place, queue, triton, measure; unload",
     "phase",
 )
+LOAD_BYTES = _gauge("load_bytes", "Bytes of a model that is being pulled: done, expected; gone when all are there", "model_id", "kind")
 MODELS = _gauge("models", "Models by lifecycle state", "state")
 LOADED_BYTES = _gauge("loaded_bytes", "Sum of the sizes told to ModelMesh for loaded models")
 CAPACITY_BYTES = _gauge("capacity_bytes", "Capacity announced to ModelMesh")

@@ -24,8 +24,10 @@ from adapter.stubs import service_pb2
 from adapter.telemetry import asking
 from adapter.telemetry.metrics import PREFIX
 from adapter.triton.inference.client import TritonInference
+from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
+BAR_WIDTH = 30
 MOST_SHOWN = 16
 """Elements of an output."""
 
@@ -36,7 +38,7 @@ class NotDoneError(Exception):
 
 def run(chosen: Namespace) -> Iterator[str]:
     """
-    What the verb says: the size of a load, then the answer of one inference where `--infer` asks for it. Blocks.
+    What the verb says meanwhile: progress and size of a load, then the answer of one inference where `--infer` asks for it. Blocks.
 
     Raises:
         NotDoneError: the adapter has no SPI; a ModelMesh uses it, or that cannot be told, and it is not forced; the call has failed.
@@ -59,12 +61,33 @@ def run(chosen: Namespace) -> Iterator[str]:
         if chosen.config is not None:
             key["storage_params"] = _parameters(chosen.config)
         model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
-        size_bytes = calls.load(endpoint, model_id, chosen.path, type_name=chosen.type, key=key, seconds=chosen.timeout)
-        yield f"{model_id}: loaded, {size_bytes:,} bytes\n"
+        yield from _progress(model_id, calls.load(endpoint, model_id, chosen.path, type_name=chosen.type, key=key, seconds=chosen.timeout))
         if chosen.infer is not None:
             yield asyncio.run(_infer(model_id, dict(_named_values(text) for text in chosen.infer if text)))
     except (calls.CallFailedError, InferenceFailed) as failed:
         raise NotDoneError(str(failed)) from None
+
+
+def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
+    """A line for each step of the bar, and one at the end."""
+    shown = ""
+    for size in sizes:
+        bar, _, amounts = _bar(model_id).partition(" ")
+        if size is None and bar not in ("", shown):
+            yield f"{bar} {amounts}\n"
+            shown = bar
+    yield f"{model_id}: loaded, {size:,} bytes\n"
+
+
+def _bar(model_id: str) -> str:
+    """How far the pull of the model is; empty where nothing tells."""
+    rows = [row for row in _metrics() or () if row.name == f"{PREFIX}_load_bytes" and row.labels["model_id"] == model_id]
+    found = {row.labels["kind"]: int(row.value) for row in rows}
+    done, expected = found.get("done", 0), found.get("expected", 0)
+    if not expected:
+        return ""
+    filled = BAR_WIDTH * min(done, expected) // expected
+    return f"{'#' * filled}{'.' * (BAR_WIDTH - filled)} {done / MIB:,.1f} of {expected / MIB:,.1f} MiB"
 
 
 def _metrics() -> list[Sample] | None:

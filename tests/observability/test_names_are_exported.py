@@ -87,4 +87,5 @@ def test_alerts_and_dashboard_ask_for_most_of_what_the_adapter_exports() -> None
 
     assert exported - asked == {
         "triton_adapter_capacity_bytes", "triton_adapter_pulled_files_total", "triton_adapter_index_polls_total",
+        "triton_adapter_load_bytes",  # of single loads: the verb `load` shows them
     }  # fmt: skip

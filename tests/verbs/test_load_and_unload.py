@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pytest
 from adapter.inference import DATATYPES
 from adapter.stubs import service_pb2
 from adapter.verbs import load
+from tests.benchmark.ours import storage_config
+from tests.benchmark.rig import BenchServer, Network, Place
 from tests.real import parts
 from tests.real.children import TOP, Child, bare_environment
 from tests.real.install import install
@@ -91,6 +94,21 @@ def test_a_failure_is_the_adapters_own_line(pod: Pod) -> None:
     assert (code, output) == (1, "")
     assert complaint.startswith("NOT_FOUND: there is no model at 'nothing' in s3://models")
     assert run(pod, "load", "affine", "--storage-key", "s3", "--infer", "x")[2] == "'x' is not INPUT=VALUE,VALUE…\n"
+
+
+def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
+    """16 MiB over connections of 1 MB/s each; the model itself is none."""
+    with BenchServer(Network("slow", 1, 1), ["big/model.onnx=16MiB"]) as server:
+        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.job("big/model.onnx", Place(tmp_path)))))
+        words = ("load", "big/model.onnx", "--config", str(tmp_path / "slow.json"), "--type", "onnx", "--id", "slow")
+        code, output, complaint = run(pod, *words)
+
+    lines = [line for line in output.splitlines() if re.fullmatch(r"#*\.+ [\d.]+ of 16\.0 MiB", line)]
+    assert (code, complaint.partition(":")[0]) == (1, "INTERNAL"), complaint
+    assert len(lines) >= 3, output
+    assert lines == sorted(lines, key=lambda line: line.count("#"))
+    with urllib.request.urlopen(f"{pod.adapter.metrics_url}/metrics") as answer:
+        assert b"triton_adapter_load_bytes{" not in answer.read()
 
 
 def test_beside_modelmesh_it_is_refused(pod: Pod) -> None:
