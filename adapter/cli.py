@@ -12,20 +12,22 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
 from adapter.settings.capacity import CapacitySettings
-from adapter.settings.process import SpiSettings, TelemetrySettings
+from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import VolumeSettings
-from adapter.settings.triton import TritonSettings
-from adapter.units import parse_number
+from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
+CLEAR = "\033[2J\033[H"
+"""A terminal is empty then, with the cursor at its top."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
     probe.add_argument("--timeout", **SECONDS, default=5.0, help="longest time for all of it (default: 5)")
+    hosts = "instead ask over HTTP, at METRICS_PORT, every address of this name; exit code 0 also when the name has none"
+    probe.add_argument("--host", type=_read_by(parse_endpoint), metavar="NAME:PORT", help=hosts)
     probe.set_defaults(run=_probe)
     layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
     layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
@@ -83,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
+    models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
     models.set_defaults(run=_models)
     load = verbs.add_parser(
         "load",
@@ -105,14 +110,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(text: str) -> float:
-    try:
-        return parse_number(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _read_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The parser of an argument: what is wrong is told in the words of `parse`."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-SECONDS: dict[str, Any] = {"type": _seconds, "metavar": "SECONDS"}
+SECONDS: dict[str, Any] = {"type": _read_by(parse_number), "metavar": "SECONDS"}
 
 
 def _serve(_chosen: argparse.Namespace) -> int:
@@ -137,22 +147,23 @@ def _settings(_chosen: argparse.Namespace) -> int:
 
 
 def _probe(chosen: argparse.Namespace) -> int:
-    is_well, line = _ask_adapter(ready=chosen.ready, timeout_seconds=chosen.timeout)
+    is_well, line = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
     _say(f"{line}\n")
     return OK if is_well else FAILED
 
 
-def _ask_adapter(*, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
-    """The health of the adapter with these settings: over HTTP if it has no interface for ModelMesh."""
-    if (endpoint := read_group(SpiSettings).listen) is not None:
+def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
+    """The health of all adapters of a service, or of the one with these settings: over HTTP if it has no interface for ModelMesh."""
+    if service is None and (endpoint := read_group(SpiSettings).listen) is not None:
         from adapter.spi import probe  # noqa: PLC0415 - brings gRPC
 
         return probe.probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
-    if not (port := read_group(TelemetrySettings).metrics_port):
+    service = service or Endpoint(host="127.0.0.1", port=read_group(TelemetrySettings).metrics_port)
+    if not service.port:
         return False, "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"
-    from adapter.telemetry import asking  # noqa: PLC0415 - only for this case
+    from adapter.telemetry import asking  # noqa: PLC0415 - only for these cases
 
-    return asking.probe(port, ready=ready, timeout_seconds=timeout_seconds)
+    return asking.probe(service, ready=ready, timeout_seconds=timeout_seconds)
 
 
 def _layout(chosen: argparse.Namespace) -> int:
@@ -180,12 +191,18 @@ def _models(chosen: argparse.Namespace) -> int:
     capacity_bytes = None
     with suppress(SettingsError):  # not of this environment
         capacity_bytes = read_group(CapacitySettings).capacity_bytes
-    seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
-    if chosen.json:
-        _say(models.as_json(seen, drift_only=chosen.drift))
-    else:
-        _say(sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift))
-    return OK if seen["agrees"] else FAILED
+    with suppress(KeyboardInterrupt):
+        while True:
+            seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
+            if chosen.json:
+                text = models.as_json(seen, drift_only=chosen.drift)
+            else:
+                text = sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
+            _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
+            if chosen.watch is None:
+                return OK if seen["agrees"] else FAILED
+            time.sleep(chosen.watch)
+    return OK
 
 
 def _load_or_unload(chosen: argparse.Namespace) -> int:

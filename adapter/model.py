@@ -99,7 +99,9 @@ class Named(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """As the caller gave it; no control characters, at most `MAX_URL_BYTES`."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequest: the journal could not keep it, or no answer could carry it."""
+        """Raises InvalidRequest: the journal could not keep it, or no path or answer could carry it."""
+        if self.name in (".", ".."):
+            raise InvalidRequest(f"the name of a model cannot be {self.name!r}")
         for what, text, most, barred in (("name", self.name, MAX_NAME_BYTES, "/\\"), ("url", self.url, MAX_URL_BYTES, "")):
             if not text or not (is_utf8(text) and len(text.encode()) <= most):
                 raise InvalidRequest(f"the {what} of a model has 1 to {most} bytes of UTF-8")
@@ -199,8 +201,6 @@ class Survey:
     """Bytes listed until the time was up; a lower bound when `listing` is None."""
     listing: Listing | None
     """All of it; None: not known within the time."""
-    seen: tuple[SourceFile, ...] = ()
-    """Where `listing` is None: the files listed until then, as the store orders them."""
     contents: Mapping[SourceFile, bytes] = field(default_factory=dict, repr=False)
     """Of the files that were to be read: those that could be, within the time."""
 
@@ -245,6 +245,8 @@ class Layout:
     """Of a bundle: Triton's name → layout of each inner model, which have none of their own."""
     loaded_first: tuple[str, ...] = ()
     """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
+    concurrency: int = 0
+    """Parallel requests that it can use, as its config says; 0: unknown."""
     hint: str = ""
     """What helps if Triton refuses the model, in words."""
     warnings: tuple[str, ...] = ()

@@ -136,11 +136,7 @@ class ModelRepository(Protocol):
         """What the folder holds, by model id. Asks nothing of a claim's server: links that leave our folders are not followed."""
 
     async def identities(self, model_ids: Collection[str]) -> Mapping[str, str]:
-        """
-        Of these models, those that the folder holds, and which directory each is. Unlike `inventory` it looks at no files.
-
-        A directory that had to leave, and that the disk keeps, is not there.
-        """
+        """Of these models, those that the folder holds, and which directory each is. Unlike `inventory` it looks at no files."""
 
 
 class ModelServer(Protocol):

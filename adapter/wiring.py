@@ -33,6 +33,7 @@ from adapter.storage.stores.clients import KeptClients
 from adapter.telemetry import metrics
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient
+from adapter.triton.loads import Limits
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.units import Endpoint
@@ -146,14 +147,9 @@ def _companion(stack: AsyncExitStack, settings: Settings) -> Companion | None:
 
 
 def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -> TritonServer:
-    server = TritonServer(
-        client=TritonClient(settings.triton.target, settings.triton.call_headers),
-        repository=repository,
-        max_loading=settings.loads_at_once,
-        load_threads=settings.triton.load_threads,
-        load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
-        silent_seconds=settings.triton.silent_seconds,
-    )
+    seconds = settings.capacity.load_timeout_ms / 1000
+    limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
+    server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
     stack.push_async_callback(_close, server)
     return server
 

@@ -1,8 +1,7 @@
 """
-Answers of HTTP: exact content types, JSON bytes, streams, what a client takes, and a failure's status where a front has no other rule.
+Answers of HTTP: exact content types, JSON bytes, streams, and a failure's status where a front has no other rule.
 
-Clients compare content types as text, so JSON has no charset. Sources: tests of DJL Serving (`response_checker`); of the lists of `Accept`
-and `Accept-Encoding`: RFC 9110, 12.4.2 and 12.5.
+Clients compare content types as text, so JSON has no charset. Source: tests of DJL Serving (`response_checker`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from adapter import errors
 from adapter.errors import AdapterError
@@ -26,7 +25,6 @@ UNAVAILABLE, NO_SPACE = 503, 507
 COMPRESSED_FROM_BYTES = 1024
 WRITE_SECONDS = 60.0
 """Longest wait for a client to take a piece of a stream: until then it has one of HTTP_MAX_REQUESTS, and its generation runs."""
-_WEIGHT = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 
 STATUSES: dict[type[AdapterError], int] = {
     AdapterError: 500,
@@ -79,37 +77,11 @@ def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Map
     return web.Response(body=body, status=status, headers={**(headers or {}), "Content-Type": content_type})
 
 
-def compressed(request: web.BaseRequest, answer: web.Response) -> web.Response:
-    """The answer, gzip or deflate if its client takes that and it is long enough to gain."""
-    coding = coding_of(request.headers.getall(hdrs.ACCEPT_ENCODING, ()))
-    if coding is not None and isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES:
-        answer.enable_compression(web.ContentCoding(coding))
+def compressed(answer: web.Response) -> web.Response:
+    """The answer, deflate or gzip if its client takes that and it is long enough to gain."""
+    if isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES:
+        answer.enable_compression()
     return answer
-
-
-def takes_json(values: Iterable[str]) -> bool:
-    """Whether a client names JSON: a range as `*/*` is no name."""
-    return _weights(values).get("application/json", 0.0) > 0
-
-
-def coding_of(values: Iterable[str]) -> str | None:
-    """Of gzip and deflate the one that a client likes best; None: it likes plain bytes better."""
-    taken = _weights(values)
-    others = taken.get("*", 0.0)
-    weights = {"gzip": taken.get("gzip", taken.get("x-gzip", others)), "deflate": taken.get("deflate", others)}
-    coding, best = max(weights.items(), key=lambda entry: entry[1])
-    return coding if best and taken.get("identity", others) <= best else None
-
-
-def _weights(values: Iterable[str]) -> Mapping[str, float]:
-    """Each entry without its parameters, and its weight: the highest one where it is there twice."""
-    found: dict[str, float] = {}
-    for entry in ",".join(values).lower().split(","):
-        name, *parameters = (part.strip() for part in entry.split(";"))
-        given = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
-        weight = float(given) if _WEIGHT.fullmatch(given) else 0.0
-        found[name] = max(weight, found.get(name, 0.0))
-    return found
 
 
 def stream_headers(content_type: str) -> Mapping[str, str]:

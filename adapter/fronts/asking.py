@@ -1,12 +1,13 @@
-"""How a model is asked: for one answer, at once or as a stream of which exactly one answer comes; by what is known of it."""
+"""Which model is asked, and how: for one answer, at once or as a stream of which exactly one answer comes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from adapter.errors import ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import is_counted
 from adapter.fronts.edge import Request
@@ -14,10 +15,8 @@ from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
 from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
 
-KNOWN_SECONDS = 2.0
-"""So long what was told of a model is taken for true, at first."""
-_MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED})
-Answer = TypeVar("Answer")
+NOT_FOUND = "Model not found: "
+"""Of all fronts that have a text of their own for it; then comes the name."""
 
 
 @dataclass(frozen=True)
@@ -39,34 +38,24 @@ def place_of(model: KnownModel) -> Place:
     return Place(model.model_id, model.name, placed=model.placed)
 
 
-async def informed(inference: TritonInference, place: Place, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
+def serving(model: KnownModel | None, name: str) -> KnownModel:
     """
-    Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
-
-    Args:
-        inference: the server.
-        place: the model.
-        ask: makes the request and sends it. Nothing of an answer may be out when it raises.
+    A model that serves; `model` is what was found by this name.
 
     Raises:
-        HttpError: from `ask`.
-        InferenceFailed: as `TritonInference.model_info`, and from `ask`.
+        ServerUnavailable: it is being loaded again.
+        ModelNotLoaded: it does not serve.
     """
-    info = await known_info(inference, place)
-    try:
-        return await ask(info)
-    except (InferenceFailed, HttpError) as refused:
-        if isinstance(refused, InferenceFailed) and refused.failure not in _MAY_BE_OLD:
-            raise
-        now = await inference.model_info(place.model, place.version, placed=place.placed)
-        if now == info:
-            raise
-    return await ask(now)
+    if model is not None and model.is_coming_back:
+        raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
+    if model is None or not model.is_serving:
+        raise ModelNotLoaded(f"{NOT_FOUND}{name}")
+    return model
 
 
-async def known_info(inference: TritonInference, place: Place) -> ModelInfo:
-    """What was told of a model, if it is young, or the model is placed as it was; else what it says now. Raises InferenceFailed."""
-    return await inference.model_info(place.model, place.version, max_age_seconds=KNOWN_SECONDS, placed=place.placed)
+async def info_of(inference: TritonInference, place: Place) -> ModelInfo:
+    """What a model says of itself; as long as the adapter has placed it, it is asked once. Raises InferenceFailed."""
+    return await inference.model_info(place.model, place.version, placed=place.placed)
 
 
 async def look_up(request: Request, inference: TritonInference, place: Place) -> None:
@@ -78,7 +67,7 @@ async def look_up(request: Request, inference: TritonInference, place: Place) ->
     """
     if is_counted(request.content_length):
         try:
-            await known_info(inference, place)
+            await info_of(inference, place)
         except InferenceFailed as failed:
             if failed.failure is not Failure.DENIED:
                 raise

@@ -2,7 +2,7 @@
 Bodies of requests: read within a bound, decompressed, parsed, and the memory that they take at once over all fronts.
 
 A body that lies is the caller's mistake. aiohttp would decompress while it reads, and count nothing; so both is done here, as the bytes
-come. Sources: RFC 1952: gzip is members, one behind the other; RFC 9110, 8.4.1: deflate is one stream of zlib (RFC 1950).
+come. Source: RFC 9110, 8.4.1: deflate is one stream of zlib (RFC 1950).
 
 Also the metrics of the fronts, declared when one is on. Labels hold the pattern of a route, never a path.
 """
@@ -12,13 +12,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
-import math
-import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
 from typing import Any, TypeVar
 
 import aiohttp
@@ -48,10 +45,6 @@ REFUSED = Counter(
 )
 TABLE = (SECONDS, IN_FLIGHT, CONNECTIONS, REFUSED)
 
-MOST_LEVELS = 100
-"""As Triton. Source: Triton server `http_server.cc`, nesting of JSON."""
-MOST_MEMBERS = 10_000
-"""Of a body in gzip: members without content cost time, too."""
 READ_SECONDS = 60.0
 """Longest time for a client to send its body: until then it has one of HTTP_MAX_REQUESTS."""
 FREE_BYTES = 256 * 1024
@@ -73,10 +66,6 @@ Bytes of memory for each byte of text, beside the body: what is parsed, the tens
 bytes for each letter of a text that has one from beyond Latin-1.
 """
 _BITS = {"gzip": 31, "deflate": 15}
-_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
-"""A text as a whole, or a bracket outside of one."""
-_STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
-_DIGITS_OF_64_BITS = 20
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Gives the system what glibc keeps of freed memory: beside the next bodies it would count against the pod's limit. Others have none."""
 Result = TypeVar("Result")
@@ -157,7 +146,7 @@ class Bodies(web.BaseRequest):
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", *_BITS):
             raise HttpError(415, f"Content-Encoding {encoding!r} is not supported", {"Accept-Encoding": "gzip, deflate"})
-        unpacking = None if encoding == "identity" else _Unpacking(encoding)
+        unpacking = None if encoding == "identity" else zlib.decompressobj(_BITS[encoding])
         size, counted, parts = 0, 0, []
         told = (self.content_length or 0) if unpacking is None else 0
         if told > self._limit:
@@ -171,10 +160,12 @@ class Bodies(web.BaseRequest):
         try:
             async with asyncio.timeout(READ_SECONDS):
                 async for chunk in self.content.iter_chunked(64 * 1024):
-                    part = chunk if unpacking is None else unpacking.unpacked(chunk, self._limit + 1 - size)
+                    part = chunk if unpacking is None else unpacking.decompress(chunk, self._limit + 1 - size)
                     size += len(part)
                     if size > self._limit:
                         raise _too_large(self._limit)
+                    if unpacking is not None and unpacking.unused_data:
+                        raise zlib.error("bytes come behind its end")
                     if size > counted and is_counted(size):
                         self.take(_READ * (size - counted))
                         counted = size
@@ -185,7 +176,7 @@ class Bodies(web.BaseRequest):
             raise HttpError(400, f"the body is no {encoding}: {error}") from error
         except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
             raise HttpError(400, f"the body cannot be read: {' '.join(str(error).split())[:200]}") from error
-        if unpacking is not None and not unpacking.is_whole and parts:
+        if unpacking is not None and not unpacking.eof and parts:
             raise HttpError(400, f"the body is no {encoding}: it ends early")
         return b"".join(parts)
 
@@ -215,40 +206,6 @@ def _too_large(limit: int) -> HttpError:
     return HttpError(413, f"the body is longer than HTTP_MAX_BODY_BYTES ({limit} bytes)", {"Connection": "close"})
 
 
-class _Unpacking:
-    """One body of gzip or deflate, unpacked as its bytes come."""
-
-    def __init__(self, encoding: str) -> None:
-        self._bits = _BITS[encoding]
-        self._most = MOST_MEMBERS if encoding == "gzip" else 1
-        self._members = 1
-        self._stream = zlib.decompressobj(self._bits)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the body may end here."""
-        return self._stream.eof
-
-    def unpacked(self, chunk: bytes, most: int) -> bytes:
-        """
-        What the next bytes give, and no more than `most` bytes of that.
-
-        Raises:
-            zlib.error: they are not what the encoding says, or come behind its end.
-        """
-        parts: list[bytes] = []
-        while chunk and most:
-            if self._stream.eof:
-                self._members += 1
-                if self._members > self._most:
-                    raise zlib.error("bytes come behind its end" if self._most == 1 else f"it has more than {self._most} members")
-                self._stream = zlib.decompressobj(self._bits)
-            parts.append(self._stream.decompress(chunk, most))
-            most -= len(parts[-1])
-            chunk = self._stream.unused_data
-        return b"".join(parts)
-
-
 async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Result:
     """
     What is to be done with so many bytes: in a thread, where the event loop's other requests would notice.
@@ -273,39 +230,16 @@ def parsed(text: bytes) -> Any:
     A JSON text; NaN and infinities may stand in it, as Triton writes them.
 
     Raises:
-        HttpError: 400: no JSON, or nested deeper than 100 levels.
+        HttpError: 400: no JSON, or nested deeper than 1,024 levels.
     """
-    if not _is_flat(text):
-        raise HttpError(400, f"the body is no JSON of at most {MOST_LEVELS} levels: it is nested deeper")
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         if b"NaN" not in text and b"Infinity" not in text:
             raise HttpError(400, f"the body is no JSON: {error}") from None
     try:
-        value = json.loads(text.decode(), parse_int=_whole, parse_float=_finite)
-        orjson.dumps(value)  # all is as orjson reads it: no half of a pair in a text, no number beyond a double
+        value = json.loads(text.decode())
+        orjson.dumps(value)  # all is as orjson reads it: no half of a pair in a text, no whole number beyond 64 bits
     except (ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None
     return value
-
-
-def _whole(digits: str) -> int | float:
-    if len(digits) <= _DIGITS_OF_64_BITS and -(2**63) <= (number := int(digits)) < 2**64:
-        return number
-    return _finite(digits)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError("number is infinity when parsed as double")
-    return number
-
-
-def _is_flat(text: bytes) -> bool:
-    """Whether no more than 100 brackets can be open at once, as text: a parsed value would be walked through."""
-    if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
-        return True
-    steps = (_STEPS.get(found[0], 0) for found in _MARKS.finditer(text))
-    return max(accumulate(steps), default=0) <= MOST_LEVELS

@@ -110,16 +110,8 @@ class Front:
     """Headers of a request that its answer has, too."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A header without which a group of calls is refused."""
-
-    header: str
-    value: str
-
-    def allows(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request carries it. Takes the same time for each wrong value."""
-        return hmac.compare_digest(headers.get(self.header, "").encode("utf-8", "surrogateescape"), self.value.encode())
+Rule = tuple[str, str]
+"""A header and its value, without which a group of calls is refused."""
 
 
 class Server(web.Server):
@@ -193,6 +185,8 @@ class Server(web.Server):
         except AdapterError as error:
             logs.note(reason=error.reason)
             answer = self._failed(request, status_of(error), error.text)
+        except RecursionError:
+            answer = self._failed(request, 400, "the JSON is nested too deeply")
         except Exception:
             log.exception("http.crashed", front=self.front.name, route=request.route.path)
             answer = self._failed(request, 500, UNEXPECTED)
@@ -207,8 +201,8 @@ class Server(web.Server):
         if api != "health" and len(self._running) > self.settings.max_requests:
             most = self.settings.max_requests
             raise self._refused(UNAVAILABLE, "too_many", f"more than {most} requests at a time (HTTP_MAX_REQUESTS)")
-        if rule is not None and not rule.allows(request.headers):
-            raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule.header}")
+        if rule is not None and not _allows(rule, request.headers):
+            raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule[0]}")
 
     def _refused(self, status: int, reason: str, text: str) -> HttpError:
         REFUSED.labels(self.front.name, reason).inc()
@@ -226,6 +220,11 @@ class Server(web.Server):
             _tell(request, 400, notes)
         answer.force_close()
         return answer
+
+
+def _allows(rule: Rule, headers: Mapping[str, str]) -> bool:
+    """Whether a request carries the header. Takes the same time for each wrong value."""
+    return hmac.compare_digest(headers.get(rule[0], "").encode("utf-8", "surrogateescape"), rule[1].encode())
 
 
 class _Connection(web.RequestHandler):
@@ -290,5 +289,5 @@ def rules_of(text: str) -> dict[str, Rule]:
                 raise StartError(f"HTTP_RESTRICTED_API: there is no group of calls {name!r}; there are {', '.join(sorted(GROUPS))}")
             if name in found:
                 raise StartError(f"HTTP_RESTRICTED_API: the group {name} has two rules")
-            found[name] = Rule(header, value)
+            found[name] = (header, value)
     return found

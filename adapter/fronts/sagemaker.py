@@ -24,9 +24,9 @@ from typing import Any
 
 from aiohttp import web
 
-from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity, ServerUnavailable
+from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
-from adapter.fronts.asking import obstacle_of, place_of
+from adapter.fronts.asking import NOT_FOUND, obstacle_of, place_of, serving
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.llm.answering import Answering
@@ -117,18 +117,18 @@ class _Handlers:
 
     async def get(self, request: Request) -> web.Response:
         """GET /models/{name}."""
-        name = checked_name(request)
+        name = _checked_name(request)
         model = self.models.find(name)
         if model is None or not model.is_serving:
-            raise not_found(name)
+            raise ModelNotLoaded(f"{NOT_FOUND}{name}")
         return json_answer(_shown(model))
 
     async def unload(self, request: Request) -> web.Response:
         """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
-        name = checked_name(request)
+        name = _checked_name(request)
         model = self.models.find(name)
         if model is None:
-            raise not_found(name)
+            raise ModelNotLoaded(f"{NOT_FOUND}{name}")
         note(model_id=model.model_id)
         await self.models.unload(model.model_id)
         return json_answer({"status": f'Model "{name}" unregistered'})
@@ -142,7 +142,7 @@ class _Handlers:
 
     async def invoke(self, request: Request) -> web.StreamResponse:
         """POST /models/{name}/invoke."""
-        return await self._answered(request, checked_name(request))
+        return await self._answered(request, _checked_name(request))
 
     async def invocations(self, request: Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
@@ -187,20 +187,20 @@ class _Handlers:
         return await generate.streamed(self.inference, place_of(model), value, request)
 
     def _serving(self, name: str) -> KnownModel:
-        model = self.models.find(name)
-        if model is not None and model.is_coming_back:
-            raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
-        if model is None or not model.is_serving:
-            raise not_found(name)
-        return model
+        return serving(self.models.find(name), name)
 
     def _told(self, failed: InferenceFailed, model: KnownModel, body: bytes) -> Exception:
         if failed.failure is Failure.NOT_FOUND:
-            return not_found(model.name)
+            return ModelNotLoaded(f"{NOT_FOUND}{model.name}")
         is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
         if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False, said=body):
             return NoCapacity(failed.text)
         return HttpError(400, failed.text) if is_theirs else failed
+
+
+def _checked_name(request: Request) -> str:
+    """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
+    return Named(request.name, "-").name
 
 
 def _shown(model: KnownModel) -> Mapping[str, str]:
@@ -253,27 +253,10 @@ def model_id_of(name: str) -> str:
     return name if is_plain else f"sm-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-def named(name: str, url: str) -> Named:
-    """Raises InvalidRequest: no model can have this name, or this url."""
-    if name in (".", ".."):
-        raise InvalidRequest(f"the name of a model cannot be {name!r}")
-    return Named(name, url)
-
-
-def checked_name(request: Request) -> str:
-    """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
-    return named(request.name, "-").name
-
-
-def not_found(name: str) -> ModelNotLoaded:
-    """The contract's 404."""
-    return ModelNotLoaded(f"Model not found: {name}")
-
-
 def _named_in(value: Any) -> Named:
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object with model_name and url")
     for field in ("model_name", "url"):
         if not isinstance(value.get(field), str) or not value[field]:
             raise HttpError(400, f"the body must have a {field}, which is a string")
-    return named(value["model_name"], value["url"])
+    return Named(value["model_name"], value["url"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -142,14 +143,9 @@ def as_json(what: str, datatype: str, raw: bytes, *, is_base64: bool = False) ->
     if len(raw) % _kind(datatype).itemsize:
         raise HttpError(500, f"{what}: the model's answer ends in the middle of an element of {datatype}")
     values = numbers(datatype, raw)
-    text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype not in _FLOATS or np.isfinite(values).all():
-        return text
-    parts = text[1:-1].split(b",")  # in which orjson has written null for them
-    for place in np.flatnonzero(~np.isfinite(values)):
-        value = values[place]
-        parts[place] = b"NaN" if np.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
-    return b"[" + b",".join(parts) + b"]"
+        return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    return json.dumps(values.tolist(), separators=(",", ":")).encode()
 
 
 def _texts(what: str, raw: bytes, *, is_base64: bool) -> list[str]:

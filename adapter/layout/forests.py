@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
@@ -44,9 +46,8 @@ FORMATS: Final = {
 _KEY: Final = "learner_model_param"
 _UBJSON_KEYS: Final = tuple(length + _KEY.encode() for length in (b"L" + len(_KEY).to_bytes(8, "big"), b"i\x13", b"U\x13"))
 """With the length before it, as XGBoost writes it or in one byte."""
-_NUMBERS: Final = {kind.encode(): struct.Struct(f">{form}") for kind, form in zip("iUIlLdDC", "bBhiqfdc", strict=True)}
+_NUMBERS: Final = {kind.encode(): struct.Struct(f">{form}") for kind, form in zip("iUIlLdD", "bBhiqfd", strict=True)}
 _WORDS: Final = {b"Z": None, b"T": True, b"F": False}
-_MOST_DEPTH = 64
 _PARAM: Final = struct.Struct("<fIiiiIII104x")
 """Of XGBoost's binary format: base score, features, classes, two flags, version (two numbers, 0 before 1.0), targets (0 before 1.6)."""
 _LENGTH: Final = struct.Struct("<Q")
@@ -112,123 +113,84 @@ def read(model_type: str, ends: Ends) -> Forest:
         return _treelite(ends)
     start = ends.head.lstrip(b" \t\r\n")
     if start[:1] == b"{" and (start[1:2] in (b'"', b"}") or start[1:2].isspace()):
-        return _xgboost_json(ends)
+        return _from_learner("xgboost_json", _json, ends)
     if ends.head[:2] in (b"{L", b"{i", b"{U", b"{I", b"{l"):
-        return _xgboost_ubjson(ends)
-    if start[:4] == b"bs64":
-        raise Unreliable("it is XGBoost's old text form of a binary model, which Treelite cannot read; save it as JSON")
+        return _from_learner("xgboost_ubj", _ubjson, ends)
     return _xgboost_binary(ends)
 
 
-def _xgboost_json(ends: Ends) -> Forest:
-    at = _place(ends, f'"{_KEY}"'.encode())
-    text = ends.tail if ends.size_bytes == len(ends.tail) else b'{"learner":{' + ends.tail[at:]
+def _from_learner(model_type: str, learner: Callable[[Ends], Any], ends: Ends) -> Forest:
+    """What XGBoost writes behind the trees, in either form: an absent number of targets is 1."""
     try:
-        tree = json.loads(text.decode(), object_pairs_hook=_unique)
-    except (ValueError, RecursionError):
-        tree = None
-    return _from_learner("xgboost_json", _mapping(tree).get("learner"))
+        said = learner(ends)
+        counts, name = {"num_target": "1"} | said[_KEY], str(said["objective"]["name"])
+        classes, targets, features = (_number(counts[key], key) for key in ("num_class", "num_target", "num_feature"))
+    except (LookupError, OverflowError, TypeError, ValueError, RecursionError):
+        raise Unreliable(f"it has no {_KEY} and objective at its end, as XGBoost writes them") from None
+    return _xgboost(model_type, name, features=features, classes=classes, targets=targets)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
+def _json(ends: Ends) -> Any:
+    text = ends.tail
+    if ends.size_bytes > len(text):
+        text = b'{"learner":{' + text[text.rindex(f'"{_KEY}"'.encode()) :]
+    return json.loads(text.decode())["learner"]
 
 
-def _xgboost_ubjson(ends: Ends) -> Forest:
-    reader = _Ubjson(ends.tail[_place(ends, *_UBJSON_KEYS) :])
-    try:
-        learner = reader.members(0)
-        reader.members(0)
-    except (LookupError, OverflowError, TypeError, ValueError):
-        learner = None
-    return _from_learner("xgboost_ubj", None if reader.stream.read(1) else learner)
+def _ubjson(ends: Ends) -> Any:
+    reader = _Ubjson(ends.tail[max(map(ends.tail.rfind, _UBJSON_KEYS)) :])
+    learner = reader.members()
+    reader.members()
+    return None if reader.read(1) else learner
 
 
-class _Ubjson:
+class _Ubjson(BytesIO):
     """
     Reads forwards; items of arrays are left out. Never makes more than it was given.
 
-    Raises LookupError, OverflowError, TypeError or ValueError: the bytes are something else.
+    Raises LookupError, OverflowError, TypeError, ValueError or RecursionError: the bytes are something else.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self.stream = BytesIO(data)
-
-    def members(self, depth: int) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         """The rest of an object, up to its brace."""
         found: dict[str, Any] = {}
         while (mark := self._take(1)) != b"}":
-            name = self._take(self._number(mark)).decode()
-            if name in found:
-                raise ValueError
-            found[name] = self._value(self._take(1), depth)
+            name = self._text(mark)
+            found[name] = self._value(self._take(1))
         return found
 
-    def _value(self, mark: bytes, depth: int) -> Any:
-        if depth > _MOST_DEPTH:
-            raise ValueError
+    def _value(self, mark: bytes) -> Any:
         if mark == b"{":
-            return self.members(depth + 1)
+            return self.members()
         if mark == b"[":
-            return self._array(depth + 1)
-        if mark in (b"S", b"H"):
-            return self._take(self._number(self._take(1))).decode()
+            return self._array(self._take(1))
+        if mark == b"S":
+            return self._text(self._take(1))
         return _WORDS[mark] if mark in _WORDS else self._number(mark)
 
-    def _array(self, depth: int) -> None:
-        mark = self._take(1)
+    def _array(self, mark: bytes) -> None:
+        """Of one type of numbers (`$`), or of any, behind its length. XGBoost writes no others."""
         if mark == b"$":
-            size = _NUMBERS[self._take(1)].size
-            if self._take(1) != b"#":
-                raise ValueError
+            size = _NUMBERS[self._take(2)[:1]].size
             self._take(self._number(self._take(1)) * size)
         elif mark == b"#":
             for _ in range(self._number(self._take(1))):  # each takes a byte at least, so the end of the file is the latest end
-                self._value(self._take(1), depth)
+                self._value(self._take(1))
         else:
-            while mark != b"]":
-                self._value(mark, depth)
-                mark = self._take(1)
+            raise ValueError
+
+    def _text(self, mark: bytes) -> str:
+        return self._take(self._number(mark)).decode()
 
     def _number(self, mark: bytes) -> Any:
         form = _NUMBERS[mark]
         return form.unpack(self._take(form.size))[0]
 
     def _take(self, length: Any) -> bytes:
-        taken = self.stream.read(length)
+        taken = self.read(length)
         if len(taken) != length:
             raise ValueError
         return taken
-
-
-def _place(ends: Ends, *keys: bytes) -> int:
-    """Where the last of these stands in the tail. Raises Unreliable: none is there."""
-    if (at := max(map(ends.tail.rfind, keys))) < 0:
-        raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
-    return at
-
-
-def _from_learner(model_type: str, learner: Any) -> Forest:
-    if learner is None:
-        raise Unreliable("its end is not what follows the trees in XGBoost's format")
-    parameters, objective = (_mapping(_mapping(learner).get(key)) for key in (_KEY, "objective"))
-    classes = _number(parameters.get("num_class"), "num_class")
-    targets = _number(parameters.get("num_target", "1"), "num_target")
-    features = _number(parameters.get("num_feature"), "num_feature")
-    name = objective.get("name")
-    if not isinstance(name, str):
-        raise Unreliable("it has no objective")
-    softmax = objective.get("softmax_multiclass_param")
-    if softmax is not None and _number(_mapping(softmax).get("num_class"), "num_class of the objective") != classes:
-        raise Unreliable(f"it says num_class {classes}, and its objective another")
-    return _xgboost(model_type, name, features=features, classes=classes, targets=targets)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _xgboost_binary(ends: Ends) -> Forest:
@@ -253,10 +215,8 @@ def _name(head: bytes, offset: int) -> tuple[str, int]:
 
 def _xgboost(model_type: str, objective: str, *, features: int, classes: int, targets: int) -> Forest:
     """What an objective says of the number of classes; one of the user's own says nothing, and may be saved under any name."""
-    if classes < 0 or (objective.startswith("multi:") and classes < 1):
-        raise Unreliable(f"its objective is {objective[:_MOST_NAME]}, and it says num_class {classes}")
-    if classes > 1 and targets > 1:
-        raise Unreliable(f"it says {classes} classes and {targets} targets")
+    if classes < int(objective.startswith("multi:")) or min(classes, targets) > 1:
+        raise Unreliable(f"its objective is {objective[:_MOST_NAME]}, and it says num_class {classes} and {targets} targets")
     is_binary = objective.startswith("binary:") and classes <= 1 and targets == 1
     return Forest(model_type=model_type, features=features, classes=max(classes, 1), targets=targets, is_binary=is_binary)
 
@@ -268,17 +228,13 @@ def _lightgbm(ends: Ends) -> Forest:
         raise Unreliable("it does not begin as LightGBM's text does")
     if not found and ends.size_bytes > len(ends.head):
         lines = lines[:-1]  # cut
-    pairs = [(key, value.strip()) for key, _, value in (line.partition("=") for line in lines)]
-    keys = dict(pairs)
-    if any([key for key, _ in pairs].count(key) > 1 for key in ("num_class", "num_tree_per_iteration", "max_feature_idx")):
-        raise Unreliable("it has the line num_class, num_tree_per_iteration or max_feature_idx twice")
-    classes = _number(keys.get("num_class"), "num_class")
-    if _number(keys.get("num_tree_per_iteration", str(classes)), "num_tree_per_iteration") != classes:
-        raise Unreliable(f"it says num_class={classes} and num_tree_per_iteration={keys['num_tree_per_iteration']}")
+    keys = {key: value.strip() for key, _, value in (line.partition("=") for line in lines)}
+    classes, trees = (_number(keys.get(key, ""), key) for key in ("num_class", "num_tree_per_iteration"))
     name, *parameters = keys.get("objective", "").split(" ")
-    if (name in _SEVERAL_CLASSES or classes > 1) and (name not in _SEVERAL_CLASSES or f"num_class:{classes}" not in parameters):
-        raise Unreliable(f"it says num_class={classes}, and its objective says something else")
-    features = _number(keys.get("max_feature_idx"), "max_feature_idx") + 1
+    is_several = name in _SEVERAL_CLASSES and f"num_class:{classes}" in parameters
+    if trees != classes or is_several != (name in _SEVERAL_CLASSES or classes > 1):
+        raise Unreliable(f"it says num_class={classes}, and its objective or num_tree_per_iteration something else")
+    features = _number(keys.get("max_feature_idx", ""), "max_feature_idx") + 1
     return Forest(model_type="lightgbm", features=features, classes=classes, is_binary=name == "binary")
 
 
@@ -287,49 +243,42 @@ def _number(text: Any, what: str) -> int:
     A whole number as the libraries write it: digits alone.
 
     Raises:
-        Unreliable: it is absent, or something else.
+        Unreliable: it is something else.
     """
     if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10):
-        raise Unreliable(f"its {what} is no number" if text is not None else f"it has no {what}")
+        raise Unreliable(f"its {what} is no number")
     return int(text)
 
 
 def _treelite(ends: Ends) -> Forest:
-    try:
-        major, minor, patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
+    said = None
+    with suppress(struct.error):
+        major, minor, _patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
         if (major, minor) == (3, 9):
-            classes, targets, is_binary = _version_3(ends.head)
-        elif major != 4 or minor < 0 or patch < 0:
-            raise Unreliable(f"it is no Treelite checkpoint of version 4 or 3.9 (its first numbers are {major}, {minor}, {patch})")
-        elif {threshold, leaf} - {2, 3}:
-            raise Unreliable("its header is not one of Treelite 4")
-        else:
-            classes, targets, is_binary = _version_4(ends.head)
-    except struct.error:
-        raise Unreliable(f"it ends in its header, after {ends.size_bytes} bytes") from None
+            said = _version_3(ends.head)
+        elif major == 4 and {threshold, leaf} <= {2, 3}:
+            said = _version_4(ends.head)
+    if said is None:
+        raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")
+    classes, targets, is_binary = said
     return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
 
 
-def _version_3(head: bytes) -> tuple[int, int, bool]:
+def _version_3(head: bytes) -> tuple[int, int, bool] | None:
     task, _, _, by_class, classes, leaf_size = _V3.unpack_from(head, _HEADER.size)
     expected = _V3_ONE if classes == 1 else _V3_VECTORS if leaf_size == classes else _V3_GROVES
-    if task != expected or by_class != (task == _V3_GROVES) or leaf_size != (classes if task == _V3_VECTORS else 1):
-        raise Unreliable(f"its header says task {task}, {classes} classes and leaves of {leaf_size}, which do not go together")
-    return classes, 1, task == _V3_ONE
+    is_whole = task == expected and by_class == (task == _V3_GROVES) and leaf_size == (classes if task == _V3_VECTORS else 1)
+    return (classes, 1, task == _V3_ONE) if is_whole else None
 
 
-def _version_4(head: bytes) -> tuple[int, int, bool]:
+def _version_4(head: bytes) -> tuple[int, int, bool] | None:
     task, _, targets = _V4.unpack_from(head, _HEADER.size)
     if not 1 <= targets <= MOST_OUTPUTS // 4:
-        raise Unreliable(f"it says {targets} targets")
+        return None
     at = _HEADER.size + _V4.size
     length, *classes = struct.unpack_from(f"<Q{targets}i", head, at)
     dimensions, *leaf = struct.unpack_from("<Qii", head, at + _LENGTH.size + 4 * targets)
     most = max(classes)
     is_whole = length == targets and dimensions == 2 and min(classes) >= 1 and leaf[0] in (1, targets) and leaf[1] in (1, most)
-    if not is_whole or task > _ISOLATION or (most > 1 and task != _CLASSES):
-        raise Unreliable(
-            f"its header says task {task}, {targets} targets, up to {most} classes and leaves of {leaf[0]} × {leaf[1]}, "
-            "which do not go together"
-        )
-    return most, targets, task == _BINARY
+    is_known = task == _CLASSES or (most == 1 and task <= _ISOLATION)
+    return (most, targets, task == _BINARY) if is_whole and is_known else None

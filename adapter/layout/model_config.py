@@ -25,15 +25,12 @@ Source: triton-inference-server/common `model_config.proto`, as tritonclient bri
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from google.protobuf import text_format
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message_factory import GetMessageClass
 
 from adapter.errors import InvalidModel
 from adapter.layout import textproto
@@ -49,20 +46,9 @@ BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
-_WHOLE = re.compile("-?(0[xX][0-9a-fA-F]+|[0-9]+)")
-_WHOLE_KINDS = {
-    FieldDescriptor.CPPTYPE_INT32: (True, False, f"from {-(2**31)} to {2**31 - 1}"),
-    FieldDescriptor.CPPTYPE_INT64: (True, True, f"from {-(2**63)} to {2**63 - 1}"),
-    FieldDescriptor.CPPTYPE_UINT32: (False, False, f"from 0 to {2**32 - 1}"),
-    FieldDescriptor.CPPTYPE_UINT64: (False, True, f"from 0 to {2**64 - 1}"),
-}
-"""Whether such numbers have signs, whether they are long, and which there are."""
-_NEWER = 9
-"""Stands for a value of an enum that may be newer than ours."""
 _SYNONYMS = {
-    "float": "fp32", "float16": "fp16", "half": "fp16", "float32": "fp32", "single": "fp32", "float64": "fp64", "double": "fp64",
-    "bfloat16": "bf16", "int": "int32", "integer": "int32", "uint": "uint32", "long": "int64", "short": "int16", "boolean": "bool",
-    "str": "string", "bytes": "string", "text": "string", "cuda": "gpu",
+    "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16", "float64": "fp64", "double": "fp64", "bfloat16": "bf16",
+    "int": "int32", "integer": "int32", "long": "int64", "boolean": "bool", "str": "string", "bytes": "string", "cuda": "gpu",
 }  # fmt: skip
 """What other frameworks call things that Triton has a word for."""
 
@@ -102,6 +88,20 @@ class ModelConfig:
     def is_decoupled(self) -> bool:
         """Whether the model answers a request any number of times; the vLLM backend sees to it, whatever its config says."""
         return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
+
+    @property
+    def concurrency(self) -> int:
+        """
+        Parallel requests that keep the model busy: one for each instance; with dynamic batching one batch runs while the next fills.
+
+        Source: Triton's `model_configuration.md`, instance groups and scheduling.
+        """
+        said = self.said
+        instances = sum(max(1, group.count) * max(1, len(group.gpus)) for group in said.instance_group if not group.passive) or 1
+        if not said.HasField("dynamic_batching"):
+            return int(instances)
+        queue = said.dynamic_batching.default_queue_policy.max_queue_size
+        return int(2 * instances * max(1, said.max_batch_size) + queue)
 
     @property
     def policy(self) -> str:
@@ -162,11 +162,11 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     if len(content) > MAX_BYTES:
         raise InvalidModel(f"{path} has {len(content)} bytes, more than {MAX_BYTES}")
     text = content.decode("utf-8-sig", "surrogateescape")
-    said, failed = model_config_pb2.ModelConfig(), "parsed"
+    failed = "parsed"
     try:
         fields = textproto.scan(text)
         failed = "used"
-        _fill(said, text, fields)
+        said = _said(text, fields)
         if said.max_batch_size < 0:
             (*_, value) = inner(fields, "max_batch_size")
             raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
@@ -176,94 +176,62 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     return ModelConfig(text, tuple(found for found in fields if found.name in _EDITED), said)
 
 
-def _fill(message: Any, text: str, fields: Iterable[Field]) -> None:
+def _said(text: str, fields: tuple[Field, ...]) -> Any:
+    """What protobuf reads. Raises Problem: it does not take that, in its own words."""
+    said = model_config_pb2.ModelConfig()
+    places: list[tuple[int, str]] = []
+
+    def lines() -> Iterator[str]:  # one for each token: its number tells the place, and spaces cost nothing
+        for name, tokens in _known(text, fields, said.DESCRIPTOR):
+            for offset, token in tokens:
+                places.append((offset, name))
+                yield token
+
+    try:
+        text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
+    except (text_format.ParseError, ValueError) as error:
+        line = error.GetLine() if isinstance(error, text_format.ParseError) else None
+        offset, name = places[(line or len(places) - 1) - 1]
+        words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
+        if isinstance(error.__context__, UnicodeError):
+            words = "not UTF-8"
+        raise Problem(offset, f"{name}: {words[:200]}") from error
+    return said
+
+
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[int, str]]]]:
     """
-    Put into a message what it has a field for.
+    A field's name and tokens of it, each with its offset, until protobuf has seen all: none of fields that the message does not have.
 
     Raises:
-        Problem: protobuf would not take it, or an extension, or a word that no enum can have.
+        Problem: an extension, or a word that no enum can have.
     """
     for found in fields:
         if found.name.startswith("["):
             raise Problem(found.start, f"{shortened(found.name)} is an extension, and Triton's config has none")
-        known = message.DESCRIPTOR.fields_by_name.get(found.name)
+        known = message.fields_by_name.get(found.name)
         if known is None:
             continue
-        if known.is_repeated:
-            if not (found.values or found.has_colon or known.message_type):
-                raise Problem(found.value_start, "expected ':'")
-        else:
-            _check_single(message, text, found, known)
+        at = found.start
         for value in found.values:
-            if known.message_type is None:
-                scalar = _scalar(text, found.name, value, known)
-                getattr(message, found.name).append(scalar) if known.is_repeated else setattr(message, found.name, scalar)
-            elif value.kind != "message":
-                words = f"{found.name} must be a message in braces{', or a list of them' * known.is_repeated}"
-                raise Problem(value.start, words)
-            elif known.message_type.GetOptions().map_entry:
-                entry: Any = GetMessageClass(known.message_type)()
-                _fill(entry, text, value.fields)
-                message.MergeFrom(type(message)(**{found.name: {entry.key: entry.value}}))
-            else:
-                inside = getattr(message, found.name)
-                inside = inside.add() if known.is_repeated else inside
-                inside.SetInParent()
-                _fill(inside, text, value.fields)
+            if value.kind == "message" and known.message_type is not None:
+                yield found.name, textproto.tokens(text, at, value.start + 1)
+                yield from _known(text, value.fields, known.message_type)
+                at = value.end - 1
+            elif value.kind != "message" and known.enum_type is not None:
+                yield found.name, textproto.tokens(text, at, value.start)
+                words = list(known.enum_type.values_by_name)
+                yield found.name, [(value.start, _enum(found.name, value, text[value.start : value.end], words))]
+                at = value.end
+        yield found.name, textproto.tokens(text, at, found.end)
 
 
-def _check_single(message: Any, text: str, found: Field, known: Any) -> None:
-    """Whether a field that has one value may get it. Protobuf cannot see that a default was set. Raises Problem."""
-    if text.startswith("[", found.value_start):
-        raise Problem(found.value_start, f"{found.name} has one value, and this is a list")
-    if message.HasField(found.name) if known.has_presence else getattr(message, found.name):
-        raise Problem(found.start, f"{found.name} is set twice")
-    other = known.containing_oneof and message.WhichOneof(known.containing_oneof.name)
-    if other:
-        raise Problem(found.start, f"{found.name} and {other} are set, and only one of them can be")
-
-
-def _scalar(text: str, name: str, value: Value, known: Any) -> Any:
-    """What a value says. Raises Problem."""
-    said, kind = text[value.start : value.end], known.cpp_type
-    if value.kind == "number":  # a sign may stand apart
-        said = re.sub(r"\s|#.*", "", said)
-    if kind == known.CPPTYPE_ENUM:
-        return _enum(name, value, said, known.enum_type.values_by_name)
-    if kind == known.CPPTYPE_STRING:
-        return _string(text, name, value)
-    words = "true or false" if kind == known.CPPTYPE_BOOL else "a number"
-    try:
-        if kind not in _WHOLE_KINDS:
-            return text_format.ParseBool(said) if kind == known.CPPTYPE_BOOL else text_format.ParseFloat(said)
-        is_signed, is_long, bounds = _WHOLE_KINDS[kind]
-        words = bounds if _WHOLE.fullmatch(said) else "a whole number"
-        return text_format.ParseInteger(said, is_signed, is_long)
-    except ValueError as error:
-        raise Problem(value.start, f"{name} must be {words}") from error
-
-
-def _string(text: str, name: str, value: Value) -> str:
-    if value.kind != "string":
-        raise Problem(value.start, f"{name} must be a string in quotes")
-    try:
-        return textproto.unquoted(text, value)
-    except UnicodeError as error:
-        raise Problem(value.start, f"{name} is not UTF-8") from error
-
-
-def _enum(name: str, value: Value, said: str, numbers: Mapping[str, Any]) -> int:
-    """The number of a value of an enum; one that none has for a word that may be newer than these. Raises Problem."""
-    words = list(numbers)
+def _enum(name: str, value: Value, said: str, words: list[str]) -> str:
+    """A value of an enum as protobuf shall see it; a number stands for a word that may be newer than these. Raises Problem."""
     meant = said if said in words else _meant(said.strip("\"'"), words)
-    if value.kind == "word" and meant not in (None, said):
+    if meant not in (None, said):
         raise Problem(value.start, f"{name} cannot be {shortened(said)}; {meant} seems to be meant")
-    if value.kind == "word":
-        return int(numbers[said].number) if meant else _NEWER
-    try:
-        return text_format.ParseInteger(said, is_signed=True)
-    except ValueError as error:
-        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}") from error
+    return "9" if value.kind == "word" and meant is None else said
 
 
 def _meant(said: str, words: list[str]) -> str | None:

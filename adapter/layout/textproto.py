@@ -21,25 +21,21 @@ from google.protobuf import text_encoding
 MAX_DEPTH = 64
 """Levels of nesting; Triton's own messages need fewer than ten."""
 _CLOSERS: Final = {"{": "}", "<": ">"}
-_ESCAPE: Final = r"""\\(?: [0-7]{1,3} | [xX][0-9a-fA-F]{1,2} | u[0-9a-fA-F]{4} | U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4} | [abfnrtv\\'"?] )"""
-_OPEN: Final = [rf"{quote}[^{quote}\\\n]*+(?:{_ESCAPE}[^{quote}\\\n]*+)*+" for quote in "\"'"]
-"""A string up to what ends it."""
+_ESCAPE: Final = r"""\\(?: [0-7]{1,3} | x[0-9a-fA-F]{1,2} | u[0-9a-fA-F]{4} | U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4} | [abfnrtv\\'"] )"""
+_STRINGS: Final = "|".join(rf"{quote}[^{quote}\\\n\0]*+(?:{_ESCAPE}[^{quote}\\\n\0]*+)*+{quote}" for quote in "\"'")
+_NUMBER: Final = r"(?: 0[xX][0-9a-fA-F]+ | 0[0-7]+ | (?: (?:0|[1-9][0-9]*+)(?:\.[0-9]*+)? | \.[0-9]+ )(?:[eE][+-]?[0-9]+)?[fF]? )"
 _TOKEN: Final = re.compile(
     rf"""
-    (?: [ \t\n\r\f\v]++ | \#[^\n]*+ )*+
+    (?: [ \t\n\r\f\v]++ | \#[^\n\0]*+ )*+
     (?: (?P<end>    \Z )
       | (?P<word>   [A-Za-z_][A-Za-z0-9_]*+ )
-      | (?P<number> (?: 0[xX][0-9a-fA-F]+ | 0[0-7]+ | (?: (?:0|[1-9][0-9]*+)(?:\.[0-9]*+)? | \.[0-9]+ )(?:[eE][+-]?[0-9]+)?[fF]? )
-                    (?![A-Za-z0-9_.]) )
-      | (?P<string> {_OPEN[0]}" | {_OPEN[1]}' )
-      | (?P<open>   {_OPEN[0]} | {_OPEN[1]} )
-      | (?P<mark>   [{{}}<>\[\]:,;/.-] )
+      | (?P<number> -(?:[iI]nf(?:inity)?|[nN]a[nN]) | -?{_NUMBER}(?![A-Za-z0-9_.]) )
+      | (?P<string> {_STRINGS} )
+      | (?P<mark>   [{{}}<>\[\]:,;/.] )
       | (?P<other>  . ) )
     """,
     re.VERBOSE | re.DOTALL,
 )
-
-_ESCAPED: Final = re.compile(r"\\(.)")
 
 
 class Problem(Exception):
@@ -64,10 +60,7 @@ class Field(NamedTuple):
     """As written; an extension's or Any's name keeps its brackets."""
     values: tuple[Value, ...]
     """One value, or those of a list."""
-    has_colon: bool
     start: int
-    value_start: int
-    """Where the value begins, or the list."""
     value_end: int
     end: int
     """After the separator that may follow the value."""
@@ -88,10 +81,15 @@ def scan(text: str) -> tuple[Field, ...]:
     Raises:
         Problem: the text is not text format.
     """
-    fields = _Scanner(text).fields("")
-    if (nul := text.find("\0")) >= 0:  # in a comment or a string
-        raise Problem(nul, r"the character '\x00' cannot stand here")
-    return fields
+    return _Scanner(text).fields("", 0)
+
+
+def tokens(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
+    """What stands between two offsets, each with its own, without spaces and comments."""
+    for match in _TOKEN.finditer(text, start, end):
+        kind = str(match.lastgroup)
+        if kind != "end":
+            yield match.start(kind), match[kind]
 
 
 class _Scanner:
@@ -101,7 +99,7 @@ class _Scanner:
         self.text = text
         self.tokens = _TOKEN.finditer(text)
         self.kind = self.lexeme = ""
-        self.start = self.end = self.passed = self.depth = 0
+        self.start = self.end = self.passed = 0
         self.advance()
 
     def advance(self) -> None:
@@ -111,94 +109,63 @@ class _Scanner:
         self.kind = str(match.lastgroup)
         self.lexeme = match[self.kind]
         self.start, self.end = match.span(self.kind)
-        if self.kind == "open" and self.text[self.end : self.end + 1] == "\\":
-            raise Problem(self.end, "a string holds an unknown escape")
-        if self.kind in ("open", "other"):
-            raise Problem(self.start, _misfit(self.text[self.start : self.start + 2]))
 
     def wanted(self, what: str) -> NoReturn:
-        raise Problem(self.start, f"expected {what}, found {repr(self.lexeme[:40]) if self.lexeme else 'the end of the text'}")
+        rest = self.text[self.start : self.start + 40].split("\n")[0]
+        raise Problem(self.start, f"expected {what}, found {repr(rest) if self.lexeme else 'the end of the text'}")
 
     def accept(self, *marks: str) -> bool:
         if is_there := self.lexeme in marks:
             self.advance()
         return is_there
 
-    def fields(self, closer: str) -> tuple[Field, ...]:
+    def fields(self, closer: str, depth: int) -> tuple[Field, ...]:
+        if depth > MAX_DEPTH:
+            raise Problem(self.start, f"messages are nested more than {MAX_DEPTH} levels deep")
         found = []
         while self.lexeme != closer:
             start, name = self.start, self.name(closer)
-            has_colon = self.accept(":")
-            value_start = self.start
-            values = self.list(has_colon) if self.lexeme == "[" else (self.value(has_colon),)
+            if not self.accept(":") and self.lexeme not in ("{", "<", "["):
+                self.wanted("':'")
+            values = tuple(self.list(depth)) if self.accept("[") else (self.value(depth),)
             value_end = self.passed
             self.accept(",", ";")
-            found.append(Field(name, values, has_colon, start, value_start, value_end, self.passed))
+            found.append(Field(name, values, start, value_end, self.passed))
         return tuple(found)
 
     def name(self, closer: str) -> str:
-        name = self.lexeme
+        start, name = self.start, self.lexeme
         if self.kind == "word":
             self.advance()
             return intern(name)  # a long config has few names
-        if not self.accept("["):
-            self.wanted(f"a field name or {closer!r}" if closer else "a field name")
-        while self.kind == "word" or self.lexeme in ("/", ".", "-") or (self.kind == "number" and name != "["):
-            name += self.lexeme
-            self.advance()
-        if name == "[" or not self.accept("]"):
-            self.wanted("an extension name and ']'")
-        return name + "]"
-
-    def list(self, has_colon: bool) -> tuple[Value, ...]:
-        self.advance()
-        values: list[Value] = []
-        while not self.accept("]"):
-            if values and not self.accept(","):
-                self.wanted("',' or ']'")
-            values.append(self.value(has_colon))
-        return tuple(values)
-
-    def value(self, has_colon: bool) -> Value:
-        start, kind = self.start, self.kind
-        if self.lexeme in _CLOSERS:
-            return Value("message", start, fields=self.message(), end=self.passed)
-        if not has_colon:
-            self.wanted("':'")
-        if kind == "string":
-            while self.kind == "string":
+        if self.accept("["):
+            while self.kind == "word" or self.lexeme in ("/", "."):
                 self.advance()
-            return Value(kind, start, self.passed)
-        if self.accept("-"):
-            if self.kind != "number" and self.lexeme.lower() not in ("inf", "infinity", "nan"):
-                self.wanted("a number")
-            kind = "number"
-        elif kind not in ("number", "word"):
+            if self.accept("]"):
+                return "".join(self.text[start : self.passed].split())
+        self.wanted(f"a field name or {closer!r}" if closer else "a field name")
+
+    def list(self, depth: int) -> Iterator[Value]:
+        is_first = True
+        while not self.accept("]"):
+            if not (is_first or self.accept(",")):
+                self.wanted("',' or ']'")
+            yield self.value(depth)
+            is_first = False
+
+    def value(self, depth: int) -> Value:
+        start, kind = self.start, self.kind
+        if closer := _CLOSERS.get(self.lexeme):
+            self.advance()
+            fields = self.fields(closer, depth + 1)
+            self.advance()
+            return Value("message", start, self.passed, fields)
+        if kind not in ("word", "number", "string"):
             self.wanted("a value")
         self.advance()
+        while kind == self.kind == "string":
+            self.advance()
         return Value(kind, start, self.passed)
-
-    def message(self) -> tuple[Field, ...]:
-        closer = _CLOSERS[self.lexeme]
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Problem(self.start, f"messages are nested more than {MAX_DEPTH} levels deep")
-        self.advance()
-        fields = self.fields(closer)
-        self.advance()
-        self.depth -= 1
-        return fields
-
-
-def _misfit(found: str) -> str:
-    """Why no token begins with these two letters."""
-    if found[0] in "\"'":
-        return "a string does not end on its line"
-    if found[0] in ".0123456789":
-        is_octal = re.fullmatch("0[0-9]", found)
-        return "a number with a leading zero is octal and has no digit above 7" if is_octal else "a number runs into the next word"
-    byte = ord(found[0]) - 0xDC00
-    return f"the byte 0x{byte:X} cannot stand here" if 0x80 <= byte <= 0xFF else f"the character {found[0]!r} cannot stand here"
 
 
 def inner(fields: Iterable[Field], name: str, *deeper: str) -> Iterator[Value]:
@@ -208,10 +175,8 @@ def inner(fields: Iterable[Field], name: str, *deeper: str) -> Iterator[Value]:
 
 
 def unquoted(text: str, string: Value) -> str:
-    """What a string of the text says, with the escapes that C++ knows and Python does not. Raises UnicodeError: it is not UTF-8."""
-    pieces = (match["string"] for match in _TOKEN.finditer(text, string.start, string.end) if match["string"])
-    known = (_ESCAPED.sub(lambda escape: {"X": r"\x", "?": "?"}.get(escape[1], escape[0]), piece[1:-1]) for piece in pieces)
-    return b"".join(map(text_encoding.CUnescape, known)).decode()
+    """What a string of the text says, in all its pieces."""
+    return b"".join(text_encoding.CUnescape(piece[1:-1]) for _, piece in tokens(text, string.start, string.end)).decode()
 
 
 def quoted(value: str) -> str:

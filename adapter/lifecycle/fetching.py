@@ -20,7 +20,7 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import AdapterError, InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.errors import AdapterError, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.layout import rules
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
@@ -118,7 +118,7 @@ class Fetching:
         content = await self._content(spec, stored.listing)
         self.facts.check_deaths(content)
         self.facts.admit(model, spec, layout.size_bytes, content)
-        model.asked, model.content = spec, content
+        model.asked, model.content, model.concurrency = spec, content, layout.concurrency
         operation.enter("pull")
         model.artifact = await stored.fetch(layout.files)
         operation.enter("place")
@@ -208,30 +208,25 @@ class Predicting:
             log.exception("prediction.crashed", model_id=spec.model_id)
 
     async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
-        """Of half a listing at least the default, or more where more was seen."""
-        facts, listing, is_whole = self.facts, survey.listing, survey.listing is not None
+        """Of half a listing, or of an archive, at least the default, or more where more was seen."""
+        facts, listing = self.facts, survey.listing
         if listing is None:
-            listing = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
-        elif (remembered := facts.remembered(spec)) is not None:
-            content, size = remembered.content, remembered.size_bytes
+            if survey.seen_bytes and not spec.size_hint_bytes and facts.blind(spec) is None:
+                guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), facts.default_bytes))
+            return
+        if (remembered := facts.remembered(spec)) is not None:
+            content = remembered.content
             if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
                 is_sure = content.listing is not None  # without versions it may be another content
-                guesses.append(facts.predicted(size, is_sure=is_sure))
+                guesses.append(facts.predicted(remembered.size_bytes, is_sure=is_sure))
                 return
-        if spec.size_hint_bytes or not (is_whole or (survey.seen_bytes and facts.blind(spec) is None)):
+        if spec.size_hint_bytes:
             return
-        least = 0 if is_whole else facts.default_bytes
-        guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), least))
-        if len(listing.files) > MOST_PLANNED_FILES:
-            return
-        try:
-            work, items = partial(served_bytes, spec, listing, survey.contents), effort(listing, survey.contents)
-            served, is_sure = await self.workers.run_large(work, items)
-        except InvalidModel:
-            if is_whole:  # half a model need not be one
-                raise
-        else:
-            guesses.append(max(facts.predicted(facts.estimate(spec, served), is_sure=is_sure and is_whole), least))
+        guesses.append(facts.predicted(facts.estimate(spec, survey.seen_bytes)))
+        if len(listing.files) <= MOST_PLANNED_FILES:
+            items = effort(listing, survey.contents)
+            served, is_sure = await self.workers.run_large(partial(served_bytes, spec, listing, survey.contents), items)
+            guesses.append(facts.predicted(facts.estimate(spec, served), is_sure=is_sure))
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
@@ -241,17 +236,12 @@ def wanted(listing: Listing) -> tuple[SourceFile, ...]:
 
 def served_bytes(spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes]) -> tuple[int, bool]:
     """
-    Bytes of those listed files that would be served, and whether that is sure: where a config was not read the names alone decide.
+    Bytes of those listed files that would be served, and whether that is sure: it is not where a config was not read.
 
     Raises:
         InvalidModel: none; the load will be refused.
     """
     spec, listing = replace(spec, schema_path=None), replace(listing, schema=None)
-    missing = {file for file in wanted(listing) if file not in contents}
-    if not missing:
-        return rules.plan(spec, listing, dict(contents)).size_bytes, True
-    by_names = replace(listing, files=tuple(file for file in listing.files if file not in missing and file not in contents))
-    try:
-        return rules.plan(spec, by_names, {}).size_bytes, False
-    except InvalidModel:
+    if any(file not in contents for file in wanted(listing)):
         return listing.size_bytes, False
+    return rules.plan(spec, listing, dict(contents)).size_bytes, True

@@ -9,7 +9,7 @@ booked nowhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, UnloadUnfinished
@@ -26,17 +26,14 @@ INDEX_SECONDS = 30.0
 class Known:
     """Looks into the registry alone."""
 
-    def __init__(self, registry: Registry, ports: Ports) -> None:
-        self.registry = registry
+    def __init__(self, registry: Registry, ports: Ports, obstacle: Callable[[], str | None]) -> None:
+        """`obstacle`: why no model can be loaded or asked now."""
+        self._registry = registry
         self._ports = ports
+        self._obstacle = obstacle
         self._by_name: dict[str, Model] = {}
         """As of `_changes`."""
         self._changes = -1
-
-    @property
-    def obstacle(self) -> str | None:
-        """Why no model can be loaded or asked now."""
-        raise NotImplementedError
 
     def known(self) -> list[KnownModel]:
         """As `Models.known`. Raises ServerUnavailable."""
@@ -49,7 +46,7 @@ class Known:
 
     def find_id(self, model_id: str) -> KnownModel | None:
         """As `find`, by Triton's name. Raises ServerUnavailable."""
-        return self._found(self.registry.find(model_id))
+        return self._found(self._registry.find(model_id))
 
     def _found(self, model: Model | None) -> KnownModel | None:
         if model is not None and _is_anything(model):
@@ -59,14 +56,14 @@ class Known:
 
     def _check_complete(self) -> None:
         """Of an earlier process's models it is known only that there were some."""
-        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self._ports.journal.records):
-            raise ServerUnavailable(str(self.obstacle))
+        if not self._registry.is_complete and any(self._registry.find(model_id) is None for model_id in self._ports.journal.records):
+            raise ServerUnavailable(str(self._obstacle()))
 
     def _names(self) -> dict[str, Model]:
         """A name can only come or go with a change in the registry."""
-        if self._changes != self.registry.changes:
-            self._by_name = {_name(model): model for model in self.registry if _is_anything(model)}
-            self._changes = self.registry.changes
+        if self._changes != self._registry.changes:
+            self._by_name = {_name(model): model for model in self._registry if _is_anything(model)}
+            self._changes = self._registry.changes
         return self._by_name
 
     def _seen(self, model: Model) -> KnownModel:
@@ -76,7 +73,7 @@ class Known:
             name=_name(model),
             url=named.url if named else str(self._ports.repository.folder / model.model_id),
             is_serving=not is_going and model.state is State.LOADED,
-            is_coming_back=not is_going and model.model_id in self.registry.lost,
+            is_coming_back=not is_going and model.model_id in self._registry.lost,
             is_going=is_going,
             placed=model.placed,
         )

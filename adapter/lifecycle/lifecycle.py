@@ -41,17 +41,21 @@ IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
 
 
-class RuntimeLifecycle(Known):
+class RuntimeLifecycle:
     """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
 
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
-        super().__init__(registry := Registry(ports.journal, ports.memory), ports)
+        self._ports = ports
+        self.registry = registry = Registry(ports.journal, ports.memory)
+        known = Known(registry, ports, lambda: self.obstacle)
+        self.known, self.find, self.find_id = known.known, known.find, known.find_id
         self._capacity = capacity
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
         self._predicting = Predicting(ports.store, facts, ports.journal.digests)
+        self.predict = self._predicting.predict
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         self._background = background = Background(registry, worker, capacity.max_loading)
@@ -137,10 +141,6 @@ class RuntimeLifecycle(Known):
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
             raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
-
-    async def predict(self, spec: ModelSpec) -> int:
-        """Best size that can be told within one deadline, in bytes; never raises for trouble with storage or layout."""
-        return await self._predicting.predict(spec)
 
     def default_prediction(self) -> int:
         """Size of a model of which nothing is known, in bytes."""

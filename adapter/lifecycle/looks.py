@@ -73,7 +73,7 @@ class Looks:
         missing = {model_id for model_id in asked if not any(row.state for row in rows.get(model_id, ()))}
         lost: set[str] = set()
         placed: Mapping[str, str] = {}
-        if missing:
+        if missing or self.ports.server.problem is not None:
             await self.ports.server.verify()
             placed = await self.ports.repository.identities(missing)
             gone = {model_id for model_id in missing - rows.keys() if asked[model_id][0].generation < self.other}

@@ -7,7 +7,6 @@ are synchronous, so nothing can happen between a question and its answer. Nothin
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ class Model:
     placed: str | None = None
     """Identity of its directory in Triton's repository folder."""
     size_bytes: int = 0
+    concurrency: int = 0
+    """Parallel requests that it can use; 0: unknown."""
     confirmed: float = 0.0
     """When it was loaded, or confirmed by an equal load, by the journal's clock."""
     operation: Operation | None = None
@@ -99,8 +100,6 @@ class Registry:
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         self.changes = 0
         """Grows with each operation and each change of a state: while it stays the same, nothing has happened."""
-        self.news = asyncio.Event()
-        """Set where what Triton holds was looked at: the audit compares it soon."""
         self.generation = 0
         """Grows each time that Triton returns: what a model's load was answered before may be lost."""
         for state in set(State) - {State.ABSENT}:

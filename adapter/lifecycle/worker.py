@@ -25,6 +25,7 @@ from adapter.lifecycle.states import State
 from adapter.model import ModelSpec, is_untouched
 from adapter.ports import Ports
 from adapter.serving import LoadedModel
+from adapter.settings.kinds import AUTO
 from adapter.telemetry.metrics import UNLOADS_UNFINISHED
 
 UNDO_PATIENCE_SECONDS = 2.0
@@ -32,6 +33,9 @@ UNDO_PATIENCE_SECONDS = 2.0
 ModelMesh is told of a failed load after its undo, but no later than this: an undo may wait for Triton. The caller of a front
 waits for all of it, within the load's budget: then the memory is there for the next load.
 """
+
+UNKNOWN_CONCURRENCY = 16
+"""Parallel requests of a model whose config says nothing, where each model has its own limit."""
 
 Steps = Callable[[Operation], Awaitable[LoadedModel | None]]
 
@@ -116,7 +120,7 @@ class Worker:
             model.asked, model.confirmed = spec, self.ports.journal.now()
             self.registry.note(model)
             await operation.noted(self.ports.journal)
-            return LoadedModel(model.size_bytes, self.max_concurrency)
+            return LoadedModel(model.size_bytes, self._concurrency(model))
         await self.ports.repository.claim(model.model_id)
         if model.state is not State.ABSENT or not self.registry.is_complete:
             await self._take_down(operation, "undo")
@@ -132,7 +136,10 @@ class Worker:
                 raise
             raise ModelRefused(f"{refused.text}; {layout.hint}") from refused
         is_told = spec.named is not None or self.facts.is_final(model)
-        return LoadedModel(model.size_bytes if is_told else 0, self.max_concurrency)
+        return LoadedModel(model.size_bytes if is_told else 0, self._concurrency(model))
+
+    def _concurrency(self, model: Model) -> int:
+        return (model.concurrency or UNKNOWN_CONCURRENCY) if self.max_concurrency == AUTO else self.max_concurrency
 
     async def _restore(self, operation: Operation) -> None:
         """From LOST to LOADED, with the files that are placed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,9 +107,3 @@ def _part(known: tuple[float, float], *, is_whole: bool) -> tuple[float, float]:
 
 def _time(sample: Sample) -> float:
     return sample.at
-
-
-def median(sizes: Iterable[int], least_count: int) -> int | None:
-    """The middle one of these sizes; None while there are too few."""
-    ordered = sorted(sizes)
-    return ordered[len(ordered) // 2] if len(ordered) >= least_count else None

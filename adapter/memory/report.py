@@ -60,7 +60,6 @@ class Report:
     oom_kills: int
     stubs: Mapping[int, Stub] = field(default_factory=dict)
     """By process id; not more than twenty at a time, in turn."""
-    bad_lines: int = 0
 
 
 def read(path: Path) -> Report | None:
@@ -83,14 +82,8 @@ def parsed(content: bytes) -> Report | None:
     limit = NO_LIMIT_BYTES if found[3] == b"max" else int(found[3])
     if used > MAX_SIZE_BYTES:
         return None
-    stubs: dict[int, Stub] = {}
-    bad = 0
-    for line in filter(None, others):
-        if stub := _stub(line):
-            stubs[stub[0]] = stub[1]
-        else:
-            bad += 1
-    return Report(float(found[1]), used, limit if 0 < limit < NO_LIMIT_BYTES else None, kills, stubs, bad)
+    stubs = dict(filter(None, map(_stub, others)))
+    return Report(float(found[1]), used, limit if 0 < limit < NO_LIMIT_BYTES else None, kills, stubs)
 
 
 def _stub(line: bytes) -> tuple[int, Stub] | None:

@@ -185,8 +185,6 @@ class Watch:
             told, problem = None, f"{self._file} is of the future"
         if told is None and problem != self._problem:
             log.info("memory.not_told", cause=problem)
-        elif told is not None and told.bad_lines and not (self._report and self._report.bad_lines):
-            log.warning("memory.bad_lines", path=str(self._file), lines=told.bad_lines)
         self._problem = problem if told is None else ""
         return told
 

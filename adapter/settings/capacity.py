@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.settings.kinds import BYTES, FACTOR, LOADS, MILLISECONDS, REQUESTS_OR_NONE, SIZE, TEXT, Group, choice, setting
+from adapter.settings import kinds
+from adapter.settings.kinds import Group, choice, setting, size
 from adapter.units import MIB, show_bytes
 
 UNIT_BYTES = 8 * 1024
@@ -28,29 +29,32 @@ MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 class CapacitySettings(Group):
     """What is announced to ModelMesh, and the arithmetic of sizes."""
 
-    container_memory_bytes: int = setting("CONTAINER_MEM_REQ_BYTES", BYTES, "-1")
+    container_memory_bytes: int = setting("CONTAINER_MEM_REQ_BYTES", kinds.SIZE, "0")
     """
     **Required** beside ModelMesh. Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`).
     Unset, with `SAGEMAKER_PORT`: the limit of this container, or the memory of the machine.
     """
-    buffer_bytes: int = setting("MEM_BUFFER_BYTES", SIZE, "268435456")
+    buffer_bytes: int = setting("MEM_BUFFER_BYTES", kinds.SIZE, "268435456")
     """Part of it that Triton itself needs; capacity = memory − buffer."""
-    default_model_bytes: int = setting("DEFAULT_MODELSIZE", BYTES, "1000000")
+    default_model_bytes: int = setting("DEFAULT_MODELSIZE", size(MIN_SIZE_BYTES), "1000000")
     """Size of a model whose size cannot be learned; more than 8192."""
-    multiplier: float = setting("MODELSIZE_MULTIPLIER", FACTOR, "1.25")
+    multiplier: float = setting("MODELSIZE_MULTIPLIER", kinds.FACTOR, "1.25")
     """Memory of a loaded model = bytes of its files × this."""
-    max_loading: int = setting("LOADING_CONCURRENCY", LOADS, "1")
+    max_loading: int = setting("LOADING_CONCURRENCY", kinds.LOADS, "1")
     """Loads that ModelMesh, and the adapter towards Triton, run at once."""
-    load_timeout_ms: int = setting("LOADTIME_TIMEOUT", MILLISECONDS, "30000")
+    load_timeout_ms: int = setting("LOADTIME_TIMEOUT", kinds.MILLISECONDS, "30000")
     """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
-    max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS_OR_NONE, "0")
-    """Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit."""
+    max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", kinds.REQUESTS_OR_NONE, "0")
+    """
+    Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit. `auto`: of each
+    model's own config (instances, batches, queue); 16 where it has none.
+    """
     source: str = setting("CAPACITY_SOURCE", choice("word", "configured", "measured"), "configured")
     """
     `configured`: capacity = `CONTAINER_MEM_REQ_BYTES` − `MEM_BUFFER_BYTES`. `measured`: the limit of Triton's control group −
     the larger of the buffer and what Triton and growing models were seen to take; as configured while nothing is reported.
     """
-    runtime_version: str = setting("RUNTIME_VERSION", TEXT, "v1")
+    runtime_version: str = setting("RUNTIME_VERSION", kinds.TEXT, "v1")
     """Announced until Triton has reported its own version."""
 
     @property
@@ -77,27 +81,14 @@ class CapacitySettings(Group):
         return announced - min(2.0, announced / 10)
 
     def problems(self) -> Iterator[str]:
-        """What ModelMesh would refuse at start, with the arithmetic. Source: `ModelMesh.java` 1264-1276, 682-685."""
-        if self.load_timeout_ms < 100:
-            yield f"LOADTIME_TIMEOUT is {self.load_timeout_ms} ms, but ModelMesh refuses less than 100 ms"
-        if self.default_model_bytes < MIN_SIZE_BYTES:
+        """What ModelMesh would refuse at start, with the arithmetic. Source: `ModelMesh.java` 1264-1276."""
+        needed = max(2 * self.default_model_bytes, min(512 * MIB, 10 * self.default_model_bytes))
+        if not self.container_memory_bytes:
             yield (
-                f"DEFAULT_MODELSIZE is {self.default_model_bytes} bytes, but must be more than {MIN_SIZE_BYTES - 1}: "
-                "ModelMesh never retries a failed model of that size or less"
-            )
-        if self.buffer_bytes < 0:
-            return
-        if self.container_memory_bytes <= 0:
-            yield (
-                "CONTAINER_MEM_REQ_BYTES is missing (or not positive): give Triton's container a `requests.memory` "
+                "CONTAINER_MEM_REQ_BYTES is missing (or 0): give Triton's container a `requests.memory` "
                 "and pass it on with a resourceFieldRef"
             )
-        elif self.capacity_bytes <= 0:
-            yield (
-                f"CONTAINER_MEM_REQ_BYTES ({show_bytes(self.container_memory_bytes)}) leaves nothing after MEM_BUFFER_BYTES "
-                f"({show_bytes(self.buffer_bytes)}): raise Triton's `requests.memory`"
-            )
-        elif self.capacity_bytes < (needed := max(2 * self.default_model_bytes, min(512 * MIB, 10 * self.default_model_bytes))):
+        elif self.capacity_bytes < needed:
             yield (
                 f"capacity is too small: CONTAINER_MEM_REQ_BYTES ({show_bytes(self.container_memory_bytes)}) − MEM_BUFFER_BYTES "
                 f"({show_bytes(self.buffer_bytes)}) = {show_bytes(self.capacity_bytes)}, but ModelMesh needs at least "

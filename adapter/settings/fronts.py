@@ -114,8 +114,6 @@ class RestProxySettings(Group):
     """Longest message to and from ModelMesh; ModelMesh has a limit of its own."""
     uses_tls: bool = setting("REST_PROXY_USE_TLS", kinds.BOOLEAN, "false")
     """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
-    skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", kinds.BOOLEAN, "false")
-    """Is accepted and has no effect."""
     certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", kinds.PATH, None)
     """The pod's certificate chain (PEM); the proxy alone speaks HTTPS with it."""
     key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", kinds.PATH, None)

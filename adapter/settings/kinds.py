@@ -10,7 +10,6 @@ import ast
 import inspect
 import re
 import shlex
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 from adapter.units import parse_bool, parse_bytes, parse_endpoint, parse_int, parse_number, parse_port
 
+_MAX_INT64 = 2**63 - 1
 _MAX_INT32 = 2**31 - 1
 """ModelMesh reads counts and milliseconds as Java's int."""
 _MOST_SECRET_BYTES = 64 * 1024
@@ -44,18 +44,32 @@ class Kind(NamedTuple):
     unit: str
 
 
-def whole(at_least: int, unit: str) -> Kind:
-    """A whole number of this size or more, as far as ModelMesh reads it."""
+def whole(at_least: int, unit: str, parse_whole: Callable[[str], int] = parse_int, at_most: int = _MAX_INT32) -> Kind:
+    """A whole number between two bounds."""
 
     def parse(text: str) -> int:
-        number = parse_int(text)
+        number = parse_whole(text)
         if number < at_least:
             raise ValueError(f"{text!r} must be {at_least} or more")
-        if number > _MAX_INT32:
-            raise ValueError(f"{text!r} is too large (at most {_MAX_INT32})")
+        if number > at_most:
+            raise ValueError(f"{text!r} is too large (at most {at_most})")
         return number
 
     return Kind(parse, unit)
+
+
+AUTO = -1
+"""`auto`, where a number is expected."""
+
+
+def or_auto(kind: Kind) -> Kind:
+    """A number, or `auto`."""
+    return Kind(lambda text: AUTO if text.strip().lower() == "auto" else kind.parse(text), f"{kind.unit} or auto")
+
+
+def size(at_least: int = 0) -> Kind:
+    """A number of bytes, at least this."""
+    return whole(at_least, "bytes", parse_bytes, _MAX_INT64)
 
 
 def choice(unit: str, *words: str, **others: str) -> Kind:
@@ -102,58 +116,35 @@ def parse_command(text: str) -> tuple[str, ...]:
     return words
 
 
-def parse_address(text: str) -> str:
-    """An IP address to listen on."""
-    try:
-        return str(ip_address(text.strip()))
-    except ValueError:
-        raise ValueError(f"{text!r} is not an IP address; 0.0.0.0 and :: are all interfaces") from None
-
-
 def parse_secret_file(text: str) -> Secret:
-    """What an absolute path leads to, without the end of its line. A text that is no path may be the secret itself, and is not shown."""
+    """What is in a file, without the end of its line. A text that is no path may be the secret itself, and is not shown."""
+    path = Path(text)
     try:
-        path = parse_absolute_path(text)
-    except ValueError:
-        raise ValueError("must be an absolute path without '..', of the file that holds the value") from None
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise OSError(None, "it is no file")
-        with path.open("rb") as opened:
-            return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
+        if path.is_absolute() and path.is_file():  # a pipe would be waited for
+            with path.open("rb") as opened:
+                return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ValueError(f"{path} cannot be read: {reason}") from error
+        raise ValueError(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is no text'}") from None
+    raise ValueError("must be the absolute path of a file, which holds the value")
 
 
 def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Networks, joined by commas; of an empty text, none."""
-    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _network(text: str) -> IPv4Network | IPv6Network:
-    try:
-        network = ip_network(text, strict=False)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a network; write for instance 10.0.0.0/8,fe80::/10") from None
-    if ip_address(text.partition("/")[0]) != network.network_address:
-        raise ValueError(f"{text!r} begins in the middle of its network; write {network}")
-    return network
+    return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
 PORT = Kind(parse_port, "port")
 OPTIONAL_PORT = Kind(lambda text: 0 if text.strip() == "0" else parse_port(text), "port")
 ENDPOINT = Kind(parse_endpoint, "endpoint")
-BYTES = Kind(parse_bytes, "bytes")
-SIZE = Kind(parse_bytes, "bytes")
-"""Of 0 or more; a group says itself what is wrong with other BYTES."""
+SIZE = size()
 SECONDS = Kind(parse_number, "seconds")
-MILLISECONDS = whole(1, "milliseconds")
+MILLISECONDS = whole(100, "milliseconds")
+"""ModelMesh refuses less than 100. Source: `ModelMesh.java` 682-685."""
 FACTOR = Kind(parse_number, "factor")
 LOADS = whole(1, "loads")
 CONNECTIONS = whole(1, "connections")
 REQUESTS = whole(1, "requests")
-REQUESTS_OR_NONE = whole(0, "requests")
+REQUESTS_OR_NONE = or_auto(whole(0, "requests"))
 BOOLEAN = Kind(parse_bool, "boolean")
 OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
 NETWORKS = Kind(parse_networks, "networks")
@@ -161,7 +152,7 @@ PATH = Kind(parse_absolute_path, "path")
 PATHS = Kind(parse_paths, "paths")
 SECRET_FILE = Kind(parse_secret_file, "path")
 COMMAND = Kind(parse_command, "command")
-ADDRESS = Kind(parse_address, "address")
+ADDRESS = Kind(lambda text: str(ip_address(text.strip())), "address")
 TEXT = Kind(str, "text")
 SECRET = Kind(Secret, "secret text")
 LOG_LEVEL = choice(
@@ -187,15 +178,6 @@ class Group:
     def problems(self) -> Iterator[str]:
         """What cannot work beside the bounds of each setting, a sentence each."""
         return iter(())
-
-
-def problems_of(group: Group) -> Iterator[str]:
-    """What cannot work in a group, a sentence each."""
-    for entry in fields(group):
-        value = getattr(group, entry.name)
-        if entry.metadata["kind"] is SIZE and value is not None and value < 0:
-            yield f"{entry.metadata['env']} is {value} bytes, but must be 0 or more"
-    yield from group.problems()
 
 
 def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> Any:

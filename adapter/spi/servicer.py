@@ -159,7 +159,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
             runtimeVersion=version,
             numericRuntimeVersion=numeric_version(version),
             methodInfos={f"{INJECTED_SERVICE}/{method}": path for method in INJECTED_METHODS},
-            limitModelConcurrency=capacity.max_concurrency > 0,
+            limitModelConcurrency=capacity.max_concurrency != 0,
             allowAnyMethod=False,
         )
 

@@ -37,8 +37,6 @@ class Search:
     """Of the files that were listed so far."""
     wanted: Wanted | None = None
     """Of a survey, a quick look which no load waits for: which small files are read, too."""
-    seen: list[SourceFile] = field(default_factory=list)
-    """Of a survey: the files that were listed so far."""
     listing: Listing | None = None
     """Of a survey: all files, once the listing is whole."""
     contents: dict[SourceFile, bytes] = field(default_factory=dict)
@@ -47,13 +45,6 @@ class Search:
     def saw(self, file: SourceFile) -> None:
         """Note a file that was listed."""
         self.seen_bytes += file.size_bytes
-        if self.wanted is not None:
-            self.seen.append(file)
-
-    def forget(self) -> None:
-        """What was listed is listed again."""
-        self.seen_bytes = 0
-        self.seen.clear()
 
     async def tell(self, found: Found) -> None:
         """

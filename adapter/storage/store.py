@@ -159,8 +159,7 @@ class Store:
         except SourceUnavailable:
             if search.waits.left_seconds() > 0:
                 raise
-        seen = () if search.listing else tuple(search.seen)
-        return Survey(search.seen_bytes, search.listing, seen, dict(search.contents))
+        return Survey(search.seen_bytes, search.listing, dict(search.contents))
 
     async def _surveyed(self, search: Search) -> Found:
         return await self._at_hand(search) or await (await self._finder(search))()

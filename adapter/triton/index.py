@@ -33,7 +33,7 @@ from adapter.triton.repository import Repository
 from adapter.waits import end
 from adapter.workers import retrieve
 
-LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 0.25
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 DEADLINE_SECONDS = 600.0
@@ -48,7 +48,7 @@ LONGEST_REST_SECONDS = 40.0
 SLOW_SECONDS = 10.0
 """An answer that takes longer is called slow while it is waited for."""
 FAILED_SECONDS = 10.0
-"""A listing that failed is told for so long; callers that need the index ask again earlier. While it is told, the audit asks nothing."""
+"""A listing that failed is told for so long; callers that need the index ask again earlier. While it is told, comparisons ask nothing."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -115,7 +115,7 @@ class Index:
 
     async def pause(self, since: float) -> None:
         """
-        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 1 s.
+        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 0.25 s.
 
         All who wait look at the same times, so one answer is for many.
         """
@@ -182,21 +182,15 @@ class Index:
 
     def _ended(self) -> None:
         """The question that was under way is so no more, answered or not."""
-        now, before, was_slow = self._time(), self._seconds, self._slow is not None
+        now, before = self._time(), self._seconds
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-        seconds, share = round(self._seconds, 1), f"{self._seconds / (self._seconds + LONGEST_REST_SECONDS):.0%}"
+        self._slow = None
         if REST_FACTOR * self._seconds > LONGEST_REST_SECONDS:
-            self._slow = (
-                f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
-                f"which takes {share} of its time while unloads wait for it"
-            )
-            if not was_slow:
-                log.warning("index.slow", seconds=seconds, share=share, rest_seconds=LONGEST_REST_SECONDS)
-        elif was_slow:
-            self._slow = None
-            log.info("index.quick", seconds=seconds)
+            share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
+            needed = f"it has needed {self._seconds:.0f} s to list its model repository"
+            self._slow = f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
     def _under_way(self) -> str | None:
         seconds = self._under_way_seconds()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +27,7 @@ from typing import Any
 import structlog
 
 from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, WrongServer, some
-from adapter.model import INNER, Overrides, owner_of
+from adapter.model import INNER, Overrides
 from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
@@ -63,6 +63,8 @@ class Limits:
     """Most loads at once, those without callers included: as many as Triton has load threads."""
     load_seconds: float
     """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    silent_seconds: float = 60.0
+    """So long a Triton that accepts connections may be silent."""
 
 
 class Loads:
@@ -91,15 +93,12 @@ class Loads:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
 
-        Of a bundle, the inner models that Triton does not load with the top model come first. One that yields also lets
-        everybody else have the slots that are free while Triton is away.
+        Of a bundle, the inner models that Triton does not load with the top model come first.
 
         Raises:
             BudgetExceeded: it yields, and has been in Triton for too long; Triton goes on with it.
             ModelRefused, ServerDied, WrongServer
         """
-        if yields:
-            await self._connection.wait()
         await self._turn(model_id, yields=yields)
         load = _Load(model_id, _now())
         self._begin(load, self._work(load, on_sent, overrides))
@@ -117,19 +116,6 @@ class Loads:
                 load.work.cancel()
             self._wake()
 
-    def found(self, names: Iterable[str]) -> None:
-        """
-        Triton has loads of these names that another client has sent, such as an earlier adapter: they are as if left.
-
-        No more are followed than there are places: further ones wait in Triton.
-        """
-        for name in names:
-            model_id = owner_of(name)
-            if model_id not in self._loads and len(self._loads) < self._limits.places:
-                self.answered.discard(model_id)
-                work = self._follow(name, self._connection.began_at, "another client has sent it")
-                self._begin(_Load(model_id, _now(), may_go_on=True, is_left=True), work)
-
     async def ended(self, model_id: str) -> None:
         """Wait until no load of this model, or of its bundle, is in Triton."""
         while load := self._loads.get(model_id):
@@ -144,8 +130,6 @@ class Loads:
         left, held = self._held(is_left=True), self._held()
         if self._free() > 0:
             return None
-        if len(held) == self._limits.slots == 1:
-            return f"model {held[0].model_id} has held the only loading slot for {_now() - held[0].since:.0f} s"
         words = [f"{_named(left)} still in Triton, though nobody waits for the end any more"] if left else []
         words += [f"{_named(held)} under way"] if held else []
         full = "there is no free loading slot"

@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from adapter.errors import AdapterError
 from adapter.model import Artifact, Layout, SourceFile, is_utf8, owner_of
@@ -95,10 +95,10 @@ def build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None
     """
     folders = {path.rpartition("/")[0] for path in (*layout.links, *layout.written)}
     caches = {f"{path.rpartition('/')[0]}/{PYCACHE}".removeprefix("/") for path in layout.links if path.endswith(".py")}
-    made = {""}
-    for folder in (*layout.directories, *folders, *caches - layout.links.keys()):
+    leaves = {*map(PurePosixPath, (*layout.directories, *folders, *caches - layout.links.keys()))}
+    for folder in sorted(leaves.union(*(leaf.parents for leaf in leaves)) - {PurePosixPath()}):
         stop.check()
-        _make_directories(staging, folder, made)
+        make_plain_directory(staging / folder)
     for path, file in layout.links.items():
         stop.check()
         _link(artifact, file, f"{staging}/{path}")
@@ -122,11 +122,3 @@ def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
         mode = 0
     if not stat.S_ISREG(mode):
         raise AdapterError(f"the model's file {file.path} is not on the volume any more")
-
-
-def _make_directories(top: Path, directory: str, made: set[str]) -> None:
-    """Like `mkdir -p` below the staging folder, with modes that do not depend on the umask."""
-    if directory not in made:
-        _make_directories(top, directory.rpartition("/")[0], made)
-        make_plain_directory(top / directory)
-        made.add(directory)

@@ -11,7 +11,7 @@ import re
 LONGEST = 3000
 """Characters. The wire takes about 4 KB; what is cut here is the tail of a long message."""
 
-_VERSION = re.compile(r"version (-?\d+) is at \w+ state: ")
+_VERSION = re.compile(r"version -?\d+ is at \w+ state: ")
 _CODE = re.compile(
     r"(?:Internal|Invalid argument|Not found|Unavailable|Unsupported|Unknown|Already exists|Cancelled):\s*",
     re.IGNORECASE,
@@ -32,14 +32,7 @@ def reason_of_refusal(model_id: str, details: str) -> str:
         return NOT_READ
     details = details.removeprefix(f"load failed for model '{model_id}': ")
     parts = _VERSION.split(details)
-    if len(parts) == 1:
-        return one_line(details)
-    versions: dict[str, list[str]] = {}
-    for version, text in zip(parts[1::2], parts[2::2], strict=True):
-        versions.setdefault(one_line(text), []).append(version)
-    if len(versions) == 1:
-        return next(iter(versions))
-    return "; ".join(f"version {', '.join(numbers)}: {text}" for text, numbers in versions.items())
+    return "; ".join(dict.fromkeys(one_line(text) for text in parts[1:] or parts))
 
 
 def one_line(text: str, *, moment: str = "while it was loading") -> str:

@@ -57,8 +57,8 @@ class Repository:
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
         """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
-        self._probes = PROBE + secrets.token_hex(8)
-        """How the names of this process's probes begin; others were left by a process that was killed."""
+        self._probes: set[str] = set()
+        """Names of those that are in use; others were left, by this process or by one that was killed."""
         self._has_others = own is not None
         self._own = set(own or ())
         self._workers = Workers("repository", THREADS)
@@ -148,10 +148,8 @@ class Repository:
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
-        """Which directories these models are; of those that are there, and that need not leave as soon as the disk lets them."""
-        left = self._volume.trash.is_left
-        found = await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
-        return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
+        """Which directories these models are; of those that are there."""
+        return await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
 
     async def small_file(self, model_id: str, placed: str | None, path: str, most_bytes: int) -> bytes | None:
         """
@@ -199,17 +197,18 @@ class Repository:
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name of its own. Raises AdapterError."""
-        name = f"{self._probes}-{secrets.token_hex(4)}"
+        self._probes.add(name := PROBE + secrets.token_hex(8))
         try:
             await self.ensure_directory(name)
             yield name
         finally:
+            self._probes.discard(name)
             await self.remove(name)
 
     async def sweep(self) -> None:
         """
         Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead,
-        and empty directories of `probe` that a killed process has left. Where others place models, too, only the last.
+        and empty directories of `probe` that were left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -245,8 +244,10 @@ class Repository:
         """Raises OSError, AdapterError: the disk keeps one of them; the others have gone."""
         kept: Exception | None = None
         for path in paths:
-            kept = self._volume.trash.discard(path) or kept
-            self._own_bytes.pop(path.name, None)
+            failure = self._volume.trash.discard(path)
+            kept = failure or kept
+            if failure is None:
+                self._own_bytes.pop(path.name, None)
         if kept is not None:
             raise kept
 
@@ -258,7 +259,7 @@ class Repository:
             for destination, part in parts.items():
                 size_bytes = sum(map(len, part.written.values()))
                 with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-                    reserved.grow(size_bytes, len(part.written))
+                    reserved.grow(size_bytes)
                     identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
                     self._own_bytes[destination.name] = size_bytes
         except BaseException:
@@ -272,7 +273,7 @@ class Repository:
         try:
             placing.build(staging, layout, artifact, stop)
             self._discard([destination])
-            self._volume.trash.move_in(staging, destination)
+            staging.rename(destination)
             return placing.identity_of(destination)
         finally:  # also when the work is no longer wanted
             self._volume.discard(staging)
@@ -283,7 +284,6 @@ class Repository:
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
     def _ensure_directory(self, path: Path) -> bool:
-        self._volume.trash.keep(path)
         if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return False
         if not self.folder.is_dir():  # else an unload goes on, whatever else of the volume is lost
@@ -307,7 +307,7 @@ class Repository:
                 cause = "not a directory that the adapter placed"
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
                 wrong.append(path)
-            elif path.name.startswith(PROBE) and not path.name.startswith(self._probes):
+            elif path.name.startswith(PROBE) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
         self._discard(wrong)

@@ -32,8 +32,6 @@ from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.unloads import Unloads
 
-VERIFY_SECONDS = 10.0
-"""Between two looks at a Triton that was found to be wrong, where no call asks."""
 HEALTH_FORMAT = 1
 PATIENCE_FACTOR = 2
 """Announced timeouts after which a load is stuck: ModelMesh has given it up after one."""
@@ -81,29 +79,10 @@ class Health:
 class TritonServer:
     """The `ModelServer` and the `OtherModels` of `adapter.ports`, where the contract of each call is written."""
 
-    def __init__(
-        self,
-        *,
-        client: TritonClient,
-        repository: Repository,
-        max_loading: int,
-        load_threads: int = 4,
-        load_timeout_seconds: float = 30.0,
-        silent_seconds: float = 60.0,
-    ) -> None:
-        """
-        Args:
-            client: calls Triton.
-            repository: the folder that both sides see.
-            max_loading: most loads with callers at once.
-            load_threads: of Triton; never more loads are in it.
-            load_timeout_seconds: announced to ModelMesh.
-            silent_seconds: so long a Triton that accepts connections may be silent.
-        """
+    def __init__(self, client: TritonClient, repository: Repository, limits: Limits) -> None:
         self._client = client
         self._repository = repository
-        self._limits = Limits(max_loading, load_threads, load_timeout_seconds)
-        self._silent_seconds = silent_seconds
+        self._limits = limits
         self._connection = connection = Connection(client)
         self._index = Index(connection, repository)
         self._loads = Loads(connection, self._index, repository, self._limits)
@@ -111,7 +90,7 @@ class TritonServer:
         self._time = asyncio.get_running_loop().time
         self._wrong: str | None = None
         # what the parts do for the lifecycle as it is
-        self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
+        self.watch, self.returned, self.confirm_restart = connection.watch, connection.returned, connection.confirm_restart
         self.queue = self._loads.queue
         self.unload = self.unload_other = self._unloads.free
         self.purge = self._unloads.purge
@@ -121,18 +100,12 @@ class TritonServer:
     @property
     def problem(self) -> str | None:
         """Why Triton cannot be used now, in words; None when it answers and is ours."""
-        return self._connection.problem or self._wrong or self._index.problem or self._unloads.problem
+        return self._connection.problem or self._wrong or self._index.problem
 
     @property
     def notice(self) -> str | None:
         """What is told of a Triton that can be used: that its index is slow. From any thread."""
         return self._index.notice
-
-    async def watch(self) -> None:
-        """Runs for ever: keeps `problem` and `health` true, and notices returns, without a call."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._connection.watch(), name="watch of Triton's connection")
-            group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
 
     async def close(self) -> None:
         """Give up on every call; Triton goes on with what it has."""
@@ -170,16 +143,9 @@ class TritonServer:
         return model_id not in self._unloads.asked_at() and all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
-        """
-        Rows of the repository index, waiting for a Triton that is away or cannot list its folder.
-
-        A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
-        """
+        """Rows of the repository index, waiting for a Triton that is away or cannot list its folder."""
         listing = await self._index.listing(can_wait=can_wait)
-        rows = list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
-        if model_ids is None:
-            self._loads.found(row.name for row in rows if row.state == "LOADING")
-        return rows
+        return list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -219,16 +185,6 @@ class TritonServer:
         self._wrong = None
         return self._connection.version
 
-    async def _verify_again(self) -> None:
-        """For ever: what was wrong may have been put right, and there may be no call."""
-        while True:
-            await asyncio.sleep(VERIFY_SECONDS)
-            if self._wrong is not None:
-                try:
-                    await self.verify()
-                except Exception as failure:  # noqa: BLE001 - an end of this watch would end the adapter
-                    log.debug("server.still_wrong", cause=str(failure))
-
     # ---- what does not end
 
     def health(self) -> Health:
@@ -236,7 +192,7 @@ class TritonServer:
         is_live, silent = self._connection.problem is None, self._connection.silent_seconds()
         threads = self._limits.places
         loads, unloads, why = self._stuck("load"), self._stuck("unload"), None
-        if not is_live and silent >= self._silent_seconds:
+        if not is_live and silent >= self._limits.silent_seconds:
             why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
         elif len(loads) >= threads:
             why = f"Triton can load nothing more: the loads of {_named(loads)} do not end, and keep all its load threads"

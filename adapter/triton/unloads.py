@@ -21,7 +21,7 @@ from functools import partial
 from itertools import chain
 from math import inf
 
-from adapter.errors import ServerError, some
+from adapter.errors import ServerError
 from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError
@@ -40,9 +40,6 @@ After so long without an answer a call no longer counts: it waits in Triton for 
 """
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
-LONG_SECONDS = 10.0
-"""A purge that takes longer says what it waits for."""
-NAMED = 5
 AT_VOLUME = "waiting for the volume to take a directory for the model"
 """The volume hangs, or may: Triton is not the cause."""
 
@@ -74,16 +71,6 @@ class Unloads:
         self._calls = asyncio.Semaphore(PARALLEL)
         self._asked: dict[str, _Asked] = {}
         self._time = asyncio.get_running_loop().time
-        self._purging_since = inf
-
-    @property
-    def problem(self) -> str | None:
-        """What a purge that takes long is waiting for. From any thread."""
-        if self._time() < self._purging_since + LONG_SECONDS:
-            return None
-        names = sorted(name for name, asked in self._asked.copy().items() if asked.left_at == inf)
-        left = [*(f"{name} ({self.obstacle(name)})" for name in names[:NAMED]), *names[NAMED:]]
-        return f"the purge waits for Triton to free {some(left, NAMED)}"
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
@@ -155,11 +142,9 @@ class Unloads:
         """
         await self._repository.sweep()
         tasks = [asyncio.create_task(self.free(name)) for name in await self._held()]
-        self._purging_since = self._time()
         try:
             await asyncio.gather(*tasks)
         finally:
-            self._purging_since = inf
             await end(*tasks)
         await self._repository.clear()
 

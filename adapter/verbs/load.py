@@ -7,6 +7,7 @@ import http.client
 import json
 import math
 import struct
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,7 @@ from prometheus_client.samples import Sample
 
 from adapter.inference import DATATYPES, InferenceFailed, add_input, joined, split
 from adapter.settings import read_group
-from adapter.settings.process import SpiSettings, TelemetrySettings
-from adapter.settings.triton import TritonSettings
+from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.spi import calls
 from adapter.stubs import service_pb2
 from adapter.telemetry import asking
@@ -27,7 +27,7 @@ from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
-BAR_WIDTH = 30
+BAR_WIDTH, CLEAR_LINE = 30, "\033[K"
 MOST_SHOWN = 16
 """Elements of an output."""
 
@@ -69,13 +69,15 @@ def run(chosen: Namespace) -> Iterator[str]:
 
 
 def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
-    """A line for each step of the bar, and one at the end."""
-    shown = ""
+    """A bar on a terminal, elsewhere a line for each of its steps; and a line at the end."""
+    is_terminal, shown = sys.stdout.isatty(), ""
     for size in sizes:
         bar, _, amounts = _bar(model_id).partition(" ")
-        if size is None and bar not in ("", shown):
-            yield f"{bar} {amounts}\n"
+        if size is None and bar and (is_terminal or bar != shown):
+            yield f"\r{bar} {amounts}{CLEAR_LINE}" if is_terminal else f"{bar} {amounts}\n"
             shown = bar
+    if shown and is_terminal:
+        yield f"\r{CLEAR_LINE}"
     yield f"{model_id}: loaded, {size:,} bytes\n"
 
 
@@ -93,7 +95,7 @@ def _bar(model_id: str) -> str:
 def _metrics() -> list[Sample] | None:
     """Of the running adapter; None: no answer. Blocks for a bounded time."""
     try:
-        _, text = asking.get(read_group(TelemetrySettings).metrics_port, "/metrics", METRICS_SECONDS)
+        _, text = asking.get("127.0.0.1", read_group(TelemetrySettings).metrics_port, "/metrics", METRICS_SECONDS)
         return [row for family in text_string_to_metric_families(text) for row in family.samples]
     except (OSError, ValueError, http.client.HTTPException):
         return None

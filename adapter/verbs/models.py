@@ -25,8 +25,8 @@ from adapter.journal.file import NAME, Found, JournalProblem, read
 from adapter.memory.report import Report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.records import Record
+from adapter.settings.process import TritonSettings
 from adapter.settings.storage import VolumeSettings
-from adapter.settings.triton import TritonSettings
 from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line

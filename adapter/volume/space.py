@@ -23,8 +23,6 @@ from adapter.units import show_bytes
 from adapter.volume.trash import Trash
 
 T = TypeVar("T")
-SETTLE_SECONDS = 5.0
-"""Longest wait for files that are being deleted, before something is refused for the want of their bytes."""
 SPARE_PART = 5
 """This part of the file system stays free of idle artifacts, where no budget was set."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -47,10 +45,9 @@ class Space:
         self.give_way: Callable[[int], int] = lambda _: 0
         """Removes idle artifacts of at least these bytes, if there are; returns how many bytes went. The cache sets it."""
         self.folder = folder
-        self._trash = trash
-        reservations = self._reservations = set[Reservation]()
+        self._reservations: set[Reservation] = set()
         self._counters: dict[str, list[Callable[[], int]]] = {
-            "staging": [lambda: sum(reserved.size_bytes for reserved in reservations.copy())],
+            "staging": [lambda: sum(reserved.size_bytes for reserved in self._reservations.copy())],
             "placed": [], "idle": [], "trash": [trash.size_bytes] if trash else [],
         }  # fmt: skip
         """Of bytes, by kind. Staging is what is reserved: written, or about to be."""
@@ -62,18 +59,18 @@ class Space:
         self._counters[kind].append(counter)
 
     def show_metrics(self) -> None:
-        """Tell the metrics, which ask whenever they are read; they keep the counters alive, and not this object."""
+        """Tell the metrics, which ask whenever they are read."""
         VOLUME_BUDGET_BYTES.set(self.max_bytes)
-        for kind, counters in self._counters.items():
-            VOLUME_BYTES.labels(kind).set_function(partial(_total, counters))
+        for kind in self._counters:
+            VOLUME_BYTES.labels(kind).set_function(partial(self.counted_bytes, kind))
 
     def held_bytes(self) -> int:
         """All bytes of ours."""
-        return sum(map(_total, self._counters.values()))
+        return sum(map(self.counted_bytes, self._counters))
 
     def counted_bytes(self, kind: str) -> int:
         """Bytes of this kind."""
-        return _total(self._counters[kind])
+        return sum(counter() for counter in self._counters[kind])
 
     @contextmanager
     def reservation(self) -> Iterator[Reservation]:
@@ -86,9 +83,8 @@ class Space:
             self._reservations.remove(reserved)
 
     def gave_way(self, missing_bytes: int, least_bytes: int = 0) -> bool:
-        """Whether bytes have gone: idle artifacts', unless fewer than the least are idle, or those that were being deleted."""
-        went = self.counted_bytes("idle") >= least_bytes and self.give_way(max(missing_bytes, 1))
-        return bool(went) or (self._trash is not None and self._trash.settled(SETTLE_SECONDS))
+        """Whether idle artifacts have gone; none go if fewer than the least are idle."""
+        return self.counted_bytes("idle") >= least_bytes and self.give_way(max(missing_bytes, 1)) > 0
 
     def excess_bytes(self, more_bytes: int) -> int:
         """
@@ -107,21 +103,16 @@ class Space:
 
     def refusal(self, more_bytes: int) -> str:
         """In words; without what is idle: that would give way."""
-        placed, pulls, trash = (self.counted_bytes(kind) for kind in ("placed", "staging", "trash"))
-        held = f"placed models hold {show_bytes(placed)}{',' if trash else ' and'} running pulls {show_bytes(pulls)}"
-        kept = f" and files that are not deleted yet {show_bytes(trash)}" if trash else ""
+        placed, pulls, trash = (show_bytes(self.counted_bytes(kind)) for kind in ("placed", "staging", "trash"))
+        held = f"placed models hold {placed}, running pulls {pulls} and files that are not deleted yet {trash}"
         needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
-        return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {held}{kept}"
+        return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {held}"
 
     def free_bytes(self) -> int:
         """Of the file system, without what is reserved and has no place yet."""
         state = os.statvfs(self.folder)
         promised = sum(max(reserved.size_bytes - reserved.written_bytes, 0) for reserved in self._reservations.copy())
         return state.f_bavail * state.f_frsize - promised
-
-
-def _total(counters: list[Callable[[], int]]) -> int:
-    return sum(counter() for counter in counters)
 
 
 class Reservation:
@@ -133,9 +124,9 @@ class Reservation:
         self.size_bytes = 0
         self.written_bytes = 0
 
-    def grow(self, more_bytes: int, files: int = 0) -> None:
+    def grow(self, more_bytes: int) -> None:
         """
-        Reserve more, and make sure that the volume has free inodes for these files.
+        Reserve more.
 
         Raises:
             DiskFull: it does not fit, though all that is idle has given way; with the arithmetic.
@@ -151,9 +142,6 @@ class Reservation:
             while (free := space.free_bytes()) < more_bytes:
                 if not space.gave_way(more_bytes - free, least_bytes=more_bytes - free):
                     raise DiskFull(f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}")
-            while (state := os.statvfs(space.folder)).f_files and files > state.f_favail:
-                if not space.gave_way(1):
-                    raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
             self.change(more_bytes)
 
     def change(self, size_bytes: int) -> None:

@@ -1,10 +1,10 @@
 """
 How things leave our folders: out of sight by a rename into the trash, then deleted.
 
-What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. A name that had to
-leave and could not may be wanted again, or be given to something else: `keep` and `move_in` tell it, so that a later try takes away
-only what had to leave. Nothing is deleted on another mount than the volume's: each writer of the volume could have put a link in the
-place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread.
+What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. The exception is
+what lies in Triton's folder: its name may have another model by then, so its caller tries again. Nothing is deleted on another mount
+than the volume's: each writer of the volume could have put a link in the place of a folder, and it would lead to what others have
+mounted beside it. All calls block, from any thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import stat
 import threading
 import time
 from contextlib import ExitStack, suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +24,12 @@ import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
-from adapter.volume.trees import all_bytes, mount_of, own_bytes
+from adapter.volume.trees import mount_of, own_bytes
 
 if TYPE_CHECKING:
     from adapter.volume.volume import Volume
 
 RETRY_SECONDS = 60.0
-AT_ONCE = 64
-"""Most leftovers that are tried again in one go."""
 _STAYS = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.EACCES, errno.EPERM)
 """Of a rename: what cannot move for such a reason is deleted where it is."""
 
@@ -45,95 +42,52 @@ class Trash:
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
         self._left: dict[Path, int] = {}
-        """What could not be deleted, with its bytes; what was tried last comes last."""
-        self._going: dict[Path, int] = {}
-        """What is being deleted, with its bytes."""
-        self._changed = threading.Condition()
-        self._moving = threading.Lock()
-        """Around what gives a name in a folder of ours to something else than what had to leave and could not."""
+        """What could not be deleted, with its bytes."""
+        self._lock = threading.Lock()
         self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
-        """Of leftovers, and of what is being deleted. In the trash, files that are also elsewhere are not counted."""
-        with self._changed:
-            return sum(self._left.values()) + sum(self._going.values())
+        """Of leftovers, without files that are also elsewhere."""
+        with self._lock:
+            return sum(self._left.values())
 
-    def settled(self, seconds: float) -> bool:
-        """Wait, at most so long, for what is being deleted now. Returns whether any of it has gone."""
-        with self._changed:
-            before = set(self._going)
-            self._changed.wait_for(lambda: not before & set(self._going), seconds)
-            return not before <= set(self._going)
-
-    def move_in(self, staged: Path, target: Path) -> None:
-        """Give what is staged a name in a folder of ours, whatever had to leave from there before and could not. Raises OSError."""
-        with self._moving:
-            staged.rename(target)
-            self._note(target, None)
-
-    def is_left(self, path: Path) -> bool:
-        """It had to leave, and could not yet."""
-        with self._changed:
-            return path in self._left
-
-    def keep(self, path: Path) -> None:
-        """It had to leave, and could not; now it is wanted again."""
-        with self._moving:
-            self._note(path, None)
-
-    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> OSError | AdapterError | None:
+    def discard(self, path: Path) -> OSError | AdapterError | None:
         """
         Take a file or directory out of sight at once, then delete it as far as permitted; an absent path is fine.
 
-        Args:
-            path: what goes.
-            is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
+        Its caller counts its bytes until this returns.
 
         Returns:
-            Why the disk keeps the path as it was, or None.
+            Why the disk keeps it as it was, or None.
         """
+        self._note(path, None)
         if not os.path.lexists(path):
             return None
-        is_staged, gone = path.parent == self._volume.staging_dir, path
+        gone = path
         try:
             gone = self._moved_out(path)
         except (OSError, AdapterError) as error:
             is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
-            if is_disk and not is_staged:  # half of it would be worse than all of it
-                self._note(path, all_bytes(path))
-                _log.warning("volume.leftover_kept", path=str(path), cause=str(error))
+            if is_disk and path.parent != self._volume.staging_dir:  # half of it would be worse than all of it
+                self._note(path, own_bytes([path]))
                 return error
-            _log.debug("volume.rename_failed", path=str(path), error=str(error))
-        if self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere or is_staged):
-            self.tidy()
-        else:
-            _log.warning("volume.leftover_kept", path=str(gone))
+        self._delete(gone)
         return None
 
     def tidy(self) -> None:
         """Delete what could not be deleted before, if it is time for another try."""
-        with self._changed:
+        with self._lock:
             if not self._left or time.monotonic() < self._tidy_at:
                 return
             self._tidy_at = time.monotonic() + RETRY_SECONDS
-            paths = list(islice(self._left, AT_ONCE))
+            paths = list(self._left)
         for path in paths:
-            with self._moving:
-                if path not in self._left:
-                    continue
-                try:
-                    gone = self._moved_out(path)
-                except (OSError, AdapterError):  # deleted where it is, it might be another thing of that name by then
-                    self._note(path, all_bytes(path) if os.path.lexists(path) else None)
-                    continue
-            if self._is_deleted(gone):
-                _log.info("volume.leftover_deleted", path=str(path))
+            self.discard(path)
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
-        left = sum(not self._is_deleted(entry) for entry in list(self._volume.trash_dir.iterdir()))
-        if left:
-            _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.trash_dir))
+        for entry in list(self._volume.trash_dir.iterdir()):
+            self.discard(entry)
 
     def _moved_out(self, path: Path) -> Path:
         """Where it is in the trash. Raises OSError, AdapterError: it is where it was."""
@@ -142,19 +96,15 @@ class Trash:
             return path
         gone = trash / secrets.token_hex(8)
         self._volume.restore()
-        path.rename(gone)
-        self._note(path, None)
-        return gone
+        return path.rename(gone)
 
-    def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
+    def _delete(self, path: Path) -> None:
         """
         Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount.
 
-        What stays is left. Where it was, it counts in full: another name of its files may be left, too, and then neither would count.
+        What stays is left.
         """
-        going_bytes, is_ours = 0 if is_counted_elsewhere else own_bytes([path]), True
-        with self._changed:
-            self._going[path] = going_bytes
+        is_ours = True
         with suppress(OSError, RecursionError), ExitStack() as stack:  # directories in directories, made to be kept
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, parent)
@@ -165,20 +115,16 @@ class Trash:
                 shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
             else:
                 os.unlink(path.name, dir_fd=parent)
-        is_left = os.path.lexists(path)
-        if not is_left:
-            self._note(path, None)
-        elif is_ours:
-            self._note(path, own_bytes([path]) if path.parent == self._volume.trash_dir else all_bytes(path))
-        with self._changed:
-            self._going.pop(path, None)
-            self._changed.notify_all()
-        return not is_left
+        if is_ours and os.path.lexists(path):
+            self._note(path, own_bytes([path]))
 
     def _note(self, path: Path, left_bytes: int | None) -> None:
-        """It is left with these bytes; None: what is called so now is not what could not be deleted."""
-        with self._changed:
+        """It is left with these bytes; None: it is not, or another try begins."""
+        if path.parent == self._volume.repository_dir:
+            return
+        with self._lock:
             self._left.pop(path, None)
             if left_bytes is not None:
                 self._left[path] = left_bytes
+                _log.warning("volume.leftover_kept", path=str(path))
             LEFTOVERS.set(len(self._left))

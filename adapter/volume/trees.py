@@ -63,12 +63,6 @@ def own_bytes(paths: Iterable[Path | str]) -> int:
     return sum(files.add(file)[1] for path in paths for file in files_below(path))
 
 
-def all_bytes(path: Path) -> int:
-    """Bytes of the files below, or of a file itself, whatever other names they have; each file once."""
-    files = Files()
-    return sum(files.add(file)[0] for file in files_below(path))
-
-
 def files_below(path: Path | str, check: Callable[[], object] = lambda: None) -> Iterator[os.stat_result]:
     """Every plain file below, or the file itself. Whatever `check` raises ends it."""
     with suppress(OSError):

@@ -113,9 +113,7 @@ class Volume:
             self.problem = None
             for folder in (self.repository_dir, *self._own):
                 with self.writing(0, f"the folder {folder} is gone and cannot be made again: "):
-                    is_new = self._make(folder)
-                if is_new:
-                    _log.warning("volume.folder_restored", path=str(folder))
+                    self._make(folder)
 
     def new_staging(self) -> Path:
         """A new empty directory. Raises OSError, AdapterError; see `writing`."""
@@ -137,9 +135,7 @@ class Volume:
             OSError, AdapterError: see `writing`.
         """
         self.restore()
-        target = self.artifacts_dir / (name or secrets.token_hex(8))
-        self.trash.move_in(staged, target)
-        return target
+        return staged.rename(self.artifacts_dir / (name or secrets.token_hex(8)))
 
     def discard(self, path: Path) -> None:
         """As `Trash.discard`. Never raises."""
@@ -160,15 +156,13 @@ class Volume:
         except OSError as error:
             raise failure_in_words(error, self.cache_dir, needed_bytes, what) from error
 
-    def _make(self, folder: Path) -> bool:
-        """With its parents. Returns whether it did not exist. Raises OSError."""
+    def _make(self, folder: Path) -> None:
+        """With its parents, where it does not exist. Raises OSError."""
         if folder in self._own:
             _drop_link(folder)
-        if folder.is_dir():
-            return False
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(DIRECTORY_MODE)
-        return True
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(DIRECTORY_MODE)
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""

@@ -358,7 +358,7 @@ class FakeStore(_Port):
         if spec.path in self.world.surveys:
             return self.world.surveys[spec.path]
         listing = self._listing(spec)
-        return Survey(listing.size_bytes, listing, (), {file: self.world.contents.get(file.etag, b"") for file in wanted(listing)})
+        return Survey(listing.size_bytes, listing, {file: self.world.contents.get(file.etag, b"") for file in wanted(listing)})
 
     async def reclaim(self, key: str) -> Artifact | None:
         self.require_life()

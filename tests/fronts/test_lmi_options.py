@@ -10,7 +10,7 @@ import pytest
 
 from tests.fronts.llm_rig import EVENTS, LINES, ask, env, lines, load, token, with_options
 from tests.fronts.rig import Answer, FrontsPod, Http
-from tests.real.llm_models import llm_api, vllm
+from tests.real.llm_models import vllm
 from tests.real.models import Files, affine, write
 
 OPTIONED: Mapping[str, Callable[[], Files]] = {
@@ -21,7 +21,6 @@ OPTIONED: Mapping[str, Callable[[], Files]] = {
     "streams": lambda: with_options(vllm(), "option.enable_streaming=true"),
     "dynamic": lambda: with_options(vllm(), "option.rolling_batch=disable"),
     "dynamic_sse": lambda: with_options(vllm(), "option.rolling_batch=disable\noption.output_formatter=sse"),
-    "delta": lambda: with_options(llm_api(), "option.text_output=delta"),
     "bad": lambda: with_options(vllm(), "option.output_formatter=xml"),
 }
 TWO = [{"token": {**token("a"), "log_prob": -0.1}}, {"token": token("a"), "generated_text": " a a"}]
@@ -64,10 +63,6 @@ def test_the_dynamic_schema_for_every_request(models: FrontsPod) -> None:
     assert lines(two(models.llm, "dynamic_sse"), EVENTS) == [{"outputs": [" a"]}] * 2
     bad = models.llm("POST", "/predictions/dynamic", {})
     assert (bad.status, bad.json["message"]) == (424, "invoke handler failure")
-
-
-def test_what_an_answer_holds(models: FrontsPod) -> None:
-    assert [line["token"]["text"] for line in lines(two(models.llm, "delta", True))] == [" a", " a a"]
 
 
 def test_a_bad_option_is_named_and_fails_that_model_alone(models: FrontsPod) -> None:

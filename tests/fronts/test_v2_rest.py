@@ -35,11 +35,7 @@ def test_health_is_empty_or_json_where_that_is_named(m: FrontsPod) -> None:
     for path, word in (("/v2/health/live", "live"), ("/v2/health/ready", "ready"), ("/v2/models/m/ready", "ready")):
         plain, named = m.v2("GET", path), m.v2("GET", path, None, {"Accept": "application/json"})
         assert (plain.status, plain.body, named.status, named.json) == (200, b"", 200, {word: True})
-        for accepted, is_json in (
-            ("text/html, Application/JSON;q=0.2", True),
-            ("application/json;q=0", False),
-            ("application/json-seq", False),
-        ):
+        for accepted, is_json in (("text/html, Application/JSON;q=0.2", True), ("*/*", False)):
             assert (m.v2("GET", path, None, {"Accept": accepted}).body != b"") == is_json, (path, accepted)
     assert m.v2("GET", "/v2/models/absent/ready").status == 400
 

@@ -10,6 +10,7 @@ import pytest
 
 from adapter.errors import SourceUnavailable
 from adapter.storage.store import Store
+from adapter.storage.stores.tries import FIRST_PAUSE_SECONDS
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.builders import a_spec
@@ -91,6 +92,24 @@ async def test_what_is_no_number_of_seconds_changes_nothing(store, hell, asked):
     hell.behaviour = away(asked)
     assert re.search("tried [3-5] times in ", await refusal(store))  # at 0, 0.1, 0.3, 0.7, 1.5 s: jitter halves the pauses
     assert len(hell.requests) <= 5
+
+
+async def test_not_even_the_second_try_comes_at_once(store, hell):
+    """No other load has proved yet that the endpoint is in trouble."""
+    hell.behaviour = in_turn(away(), honest(CONTENT, VERSION))
+    begun = time.monotonic()
+    assert await refusal_or_listing(store) == "listed"
+    assert time.monotonic() - begun >= FIRST_PAUSE_SECONDS / 2, "jitter halves the pause at most"
+
+
+async def test_503_for_ever_to_sixteen_loads_is_no_storm(tmp_path, volume, hell):
+    """A model of many objects, all refused; sixteen loads at once."""
+    hell.behaviour = away()
+    store = make_store(tmp_path, volume, {"type": "http", "url": hell.url}, threads=16)
+    ends = await asyncio.gather(*(refusal(store) for _ in range(16)))
+    store.close()
+    assert all("503" in end for end in ends)
+    assert len(hell.requests) <= 16 + 6, "the first of each, and then one at a time"
 
 
 async def test_a_probe_that_is_given_headers_for_ever_lets_the_others_go(store, hell, monkeypatch):

@@ -17,6 +17,7 @@ from adapter.settings.capacity import CapacitySettings
 from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
+from adapter.triton.loads import Limits
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.volume.space import Space
@@ -96,12 +97,9 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
     )
     repository = Repository(volume, space)
     server = TritonServer(
-        client=client,  # type: ignore[arg-type] # has the methods that are called
-        repository=repository,
-        max_loading=setup.capacity.max_loading,
-        load_threads=setup.load_threads,
-        load_timeout_seconds=setup.capacity.load_timeout_ms / 1000,
-        silent_seconds=SILENT_SECONDS,
+        client,  # type: ignore[arg-type] # has the methods that are called
+        repository,
+        Limits(setup.capacity.max_loading, setup.load_threads, setup.capacity.load_timeout_ms / 1000, SILENT_SECONDS),
     )
     lifecycle = RuntimeLifecycle(
         ports=Ports(store, repository, server, journal, UntoldMemory()),

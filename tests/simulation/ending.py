@@ -130,7 +130,8 @@ class Ending:
         adapter = self._world.adapter
         assert adapter is not None
         loads = adapter.server._loads
-        foreign = ("foreign", PROBE) if adapter.life in self._world.halved else "foreign"  # swept at the next start
+        is_kept = adapter.life in self._world.halved or self._world.files.failed_deletes  # until the next purge or start
+        foreign = ("foreign", PROBE) if is_kept else "foreign"
         left: dict[str, object] = {
             "slots": [*loads._loads] + ["waiting"] * len(loads._tickets),
             "models": [model.model_id for model in adapter.lifecycle.registry],

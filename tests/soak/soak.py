@@ -57,7 +57,7 @@ BOUNDS: dict[str, tuple[str, Bound | None]] = {
     "entries kept": ("", Bound(100, 0.02)),
     "files and folders on the volume": ("", Bound(12, 0.25)),
     "bytes on the volume": ("MiB", Bound(1.5, 0.15)),
-    "bytes of the journal": ("KiB", Bound(5)),
+    "bytes of the journal": ("KiB", Bound(70)),
     "models in the registry": ("", Bound(0)),
     "entries of the journal": ("", Bound(3)),
     "artifacts known": ("", Bound(8, 0.25)),
@@ -72,8 +72,8 @@ BOUNDS: dict[str, tuple[str, Bound | None]] = {
 Curve → its unit, and how much the last third may have above the middle third.
 
 Memory and objects: what the allocator and caches of the interpreter take meanwhile. Entries kept: of the collections that
-the adapter's own objects have. The journal has a line for each id. Series: a method that ends with another code begins some
-thirty, which a short run meets until its end. See `bounds` for what differs.
+the adapter's own objects have. The journal is written anew when it is twice as long as what it holds, and 64 KiB. Series: a
+method that ends with another code begins some thirty, which a short run meets until its end. See `bounds` for what differs.
 """
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import adapter.settings as settings_package
-from adapter.settings import RETIRED, ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings import RETIRED, ProxySettings, Settings, SettingsError, explained, read_group
 from adapter.settings.capacity import CapacitySettings, memory_bytes
+from adapter.settings.kinds import AUTO
 from adapter.settings.process import SpiSettings
 from adapter.units import Endpoint
 
@@ -61,6 +62,12 @@ def test_environment_of_the_go_adapter_is_understood() -> None:
     assert settings.capacity.max_concurrency == 0
     assert settings.capacity.runtime_version == "23.04-py3"
     assert settings.pull.embedded is True
+
+
+def test_a_limit_of_requests_is_a_number_or_auto() -> None:
+    assert read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "1Gi", "LIMIT_PER_MODEL_CONCURRENCY": "Auto"}).max_concurrency == AUTO
+    with pytest.raises(SettingsError, match="LIMIT_PER_MODEL_CONCURRENCY"):
+        read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "1Gi", "LIMIT_PER_MODEL_CONCURRENCY": "-1"})
 
 
 @pytest.mark.parametrize("version", ["23.04-py3@sha256:0af", "5000/nvidia/tritonserver:23.04-py3", "5000/tritonserver", ""])
@@ -176,14 +183,6 @@ def test_one_group_can_be_read_alone() -> None:
         read_group(SpiSettings, {"ADAPTER_PORT": "none"})
 
 
-def test_the_size_of_ranges_is_no_setting_any_more() -> None:
-    """A manifest of an earlier release goes on to work, whatever it says."""
-    (warning,) = retired_warnings({"PULL_PART_BYTES": "5"})
-
-    assert warning.startswith("PULL_PART_BYTES has no effect any more")
-    assert Settings.from_env({**ENOUGH, "PULL_PART_BYTES": "5"}) == Settings.from_env(ENOUGH)
-
-
 def test_every_setting_explains_itself() -> None:
     """Name, unit, default that can be read, meaning; no name twice, none that is retired."""
     names = [about["env"] for about, _ in explained()]
@@ -218,20 +217,6 @@ def test_the_default_budget_of_the_volume_is_bounded_by_memory_and_disk(
 def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
     """Whatever the disk; the folders need not be there."""
     assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"RUNTIME_ENDPOINT": "triton.models.svc:9464"},
-        {"HTTP_ADDRESS": "10.0.0.5", "V2_REST_PORT": "8085"},
-        {"ADAPTER_ENDPOINT": "10.0.0.5:8001"},
-        {"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/b"},
-    ],
-)
-def test_one_port_of_two_addresses_is_no_mistake(variables: dict[str, str]) -> None:
-    """As Triton in another pod."""
-    Settings.from_env(ENOUGH | variables)
 
 
 @pytest.mark.parametrize("port", ["SAGEMAKER_PORT"])

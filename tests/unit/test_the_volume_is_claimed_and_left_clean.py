@@ -12,7 +12,6 @@ import pytest
 
 from adapter.errors import AdapterError, DiskFull
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume.trash import AT_ONCE
 from adapter.volume.volume import Volume, VolumeError, make_plain_directory
 
 
@@ -194,10 +193,10 @@ def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
 
 @pytest.fixture
 def broken(volume, monkeypatch):
-    """A model that had to leave while the disk was read-only, of a disk that is mended."""
+    """An artifact that had to leave while the disk was read-only, of a disk that is mended."""
     monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
     volume.claim()
-    path = volume.repository_dir / "m"
+    path = volume.artifacts_dir / "m"
     (path / "1").mkdir(parents=True)
     (path / "1" / "f").write_bytes(b"old")
     with monkeypatch.context() as patch:
@@ -209,7 +208,7 @@ def broken(volume, monkeypatch):
 
 
 def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
-    """Half of a model in Triton's folder would be worse than all of it. The next write takes it away."""
+    """Half of it would be worse than all of it. The next write takes it away."""
     volume.discard(volume.new_staging())
 
     assert not broken.exists()
@@ -217,33 +216,15 @@ def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
     assert volume.trash.size_bytes() == 0
 
 
-def test_what_came_in_its_place_stays(volume, broken):
-    """The model was loaded again before the old one could be deleted."""
-    staged = volume.new_staging()
-    broken.mkdir(exist_ok=True)  # as the watch of an unload does
-    volume.trash.keep(broken)
-    broken.rmdir()
-    (staged / "f").write_bytes(b"new")
-    volume.trash.move_in(staged, broken)
-    volume.trash.tidy()
-    volume.discard(volume.new_staging())
-
-    assert (broken / "f").read_bytes() == b"new"
-
-
-def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch):
-    """A bounded number is tried at a time: those that fail again come last."""
+def test_what_the_disk_keeps_in_tritons_folder_is_its_callers(volume, monkeypatch):
+    """The name may have another model before a second try."""
     monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
     volume.claim()
-    paths = [volume.repository_dir / f"m{number:03}" for number in range(AT_ONCE + 1)]
-    rename = Path.rename
+    path = volume.repository_dir / "m"
+    (path / "1").mkdir(parents=True)
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", _failing(errno.EIO))
-        for path in paths:
-            path.mkdir()
-            volume.discard(path)
-    monkeypatch.setattr(Path, "rename", lambda path, to: rename(path, to) if path == paths[-1] else _failing(errno.EIO)())
-    volume.trash.tidy()
-    volume.trash.tidy()
+        patch.setattr(Path, "rename", _failing(errno.EROFS))
+        assert volume.trash.discard(path).errno == errno.EROFS
+    volume.discard(volume.new_staging())
 
-    assert [path for path in paths if not path.exists()] == paths[-1:]
+    assert (path / "1").is_dir()

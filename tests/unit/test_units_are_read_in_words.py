@@ -62,10 +62,9 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
 ]
 
 BAD: list[tuple[Callable[[str], Any], str, str]] = [
-    (kinds.parse_networks, "127.0.0.0/8;::1", "'127.0.0.0/8;::1' is not a network; write for instance 10.0.0.0/8,fe80::/10"),
-    (kinds.parse_networks, "::1,localhost", "'localhost' is not a network"),
-    (kinds.parse_networks, "10.0.0.0/33", "'10.0.0.0/33' is not a network"),
-    (kinds.parse_networks, "10.1.2.3/8", "'10.1.2.3/8' begins in the middle of its network; write 10.0.0.0/8"),
+    (kinds.parse_networks, "127.0.0.0/8;::1", "'127.0.0.0/8;::1' does not appear to be an IPv4 or IPv6 network"),
+    (kinds.parse_networks, "::1,localhost", "'localhost' does not appear"),
+    (kinds.parse_networks, "10.0.0.0/33", "'10.0.0.0/33' does not appear"),
     (units.parse_port, "0", "is not a port"),
     (units.parse_port, "65536", "is not a port"),
     (units.parse_port, "8085x", "is not a whole number"),

@@ -105,7 +105,7 @@ async def test_the_view_of_models_has_none_of_a_path_or_of_tritons_reason(text: 
     async with asyncio.timeout(20):
         code, shown, _ = await place.shows()
     assert code == 1
-    assert SECRET not in shown and REMEMBERED not in shown and "Triton says: " in shown
+    assert SECRET not in shown and REMEMBERED not in shown and "Triton says of m: " in shown
     assert is_clean(str(await place.json()))
 
 

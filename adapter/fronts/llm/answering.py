@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -21,7 +21,7 @@ from aiohttp import web
 
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_SPACE, HttpError, Stream, event, json_answer
-from adapter.fronts.asking import place_of
+from adapter.fronts.asking import info_of, place_of
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.llm.chats import Chats, FileOf
@@ -43,32 +43,13 @@ _OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
     "option.enable_streaming": ("is_streaming", _FLAG),
     "option.rolling_batch": ("rolling_batch", {word: word for word in ROLLING_BATCHES}),
-    "option.text_output": ("text", {word: word for word in ("auto", "delta", "cumulative")}),
 }
-"""Name → field of `Options`, and its values by their words."""
+"""Name → field of `LlmSettings`, and its values by their words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options(LlmSettings):
-    """Of one model: the settings, and what its own file says instead."""
-
-    text: str = "auto"
-    """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether every request has the schema of dynamic batches."""
-        return self.rolling_batch == "disable"
-
-    @property
-    def has_stream_format(self) -> bool:
-        """Whether a form of streams is chosen: then what does not say so is one."""
-        return self.output_formatter in ("jsonlines", "sse")
-
-
-def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
+def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
     """
-    The options of a model that has this file, or none.
+    The settings of a model that has this file, or none.
 
     Raises:
         InvalidModel: an option has a value that it cannot have.
@@ -81,7 +62,7 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
         if value.lower() not in choices:
             raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
         changes[field] = choices[value.lower()]
-    return Options(**{**vars(settings), **changes})
+    return replace(settings, **changes)
 
 
 def read(text: str) -> Iterator[tuple[str, str]]:
@@ -127,7 +108,7 @@ class Answering:
             if is_open:
                 schema = (
                     Dynamic()
-                    if own.is_dynamic
+                    if own.rolling_batch == "disable"
                     else Tgi(full=NO_SPACE if request.front == "sagemaker" else OVERLOADED)
                     if own.is_tgi_compatible
                     else schema
@@ -138,20 +119,20 @@ class Answering:
                 is_open, schema = False, OpenAi(is_chat="messages" in value)
             elif is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
                 schema = Dynamic()
+            has_form = is_open and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
             wanted = schema.read(value, model.name)
             prompts = [await self._chats.prompt(model, wanted.messages)] if wanted.messages else wanted.prompts
             if wanted.wishes.ignored:
                 note(ignored_parameters=list(wanted.wishes.ignored))
             asked = Asked(
-                place=place_of(model),
+                info=await info_of(self._inference, place_of(model)),
                 prompts=[prompt for prompt in prompts for _ in range(wanted.choices)],
                 wishes=wanted.wishes,
-                is_stream=is_open and (own.is_streaming or own.has_stream_format) if wanted.is_stream is None else wanted.is_stream,
+                is_stream=has_form or (is_open and own.is_streaming) if wanted.is_stream is None else wanted.is_stream,
                 is_dynamic=schema.is_dynamic,
-                text=own.text,
             )
             if asked.is_stream:
-                is_sse = own.output_formatter == "sse" if is_open and own.has_stream_format else schema.content_type == SSE
+                is_sse = own.output_formatter == "sse" if has_form else schema.content_type == SSE
                 return await self._streamed(request, asked, schema, noted, is_sse=is_sse)
             ends = await texts(self._inference, asked)
         except (HttpError, AdapterError) as error:
@@ -164,7 +145,8 @@ class Answering:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
-                begun = await all_of(stack.enter_async_context(generation(self._inference, asked, [prompt])) for prompt in asked.prompts)
+                generations = (generation(self._inference, asked, [prompt]) for prompt in asked.prompts)
+                begun = await all_of(map(stack.enter_async_context, generations))
                 lines = [await stack.enter_async_context(aclosing(each.lines())) for each in begun]
                 async with aclosing(schema.stream(lines, has_details=asked.wishes.has_details)) as values:
                     async for value in values:

@@ -17,7 +17,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from adapter.fronts.asking import Answers, Place, begun, informed, known_info
+from adapter.fronts.asking import Answers, begun
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.parameters import BadParameter, Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
@@ -151,15 +151,13 @@ AT_ONCE = 8
 class Asked:
     """What one HTTP request asks of one model."""
 
-    place: Place
+    info: ModelInfo
     prompts: Sequence[str]
     wishes: Wishes
     is_stream: bool
     """The caller wants tokens as they come."""
     is_dynamic: bool = False
     """Of the text alone, nothing else is wanted."""
-    text: str = "auto"
-    """What an answer holds: `delta`, `cumulative`, or whichever the backend is known for."""
 
 
 @dataclass(frozen=True)
@@ -232,35 +230,30 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
         BadPayload: this model cannot be asked so.
         InferenceFailed: it cannot be asked, or has failed before its first answer.
     """
-
-    async def asked_by(info: ModelInfo) -> Generation:
-        profile, wishes = profile_of(info), asked.wishes
-        has_details = wishes.has_details and not asked.is_dynamic
-        question = Question(
-            is_stream=info.is_decoupled and (asked.is_stream or has_details),  # details have each token's text, which only a stream shows
-            has_details=has_details or (asked.is_stream and not asked.is_dynamic),
+    info, wishes = asked.info, asked.wishes
+    profile = profile_of(info)
+    has_details = wishes.has_details and not asked.is_dynamic
+    question = Question(
+        is_stream=info.is_decoupled and (asked.is_stream or has_details),  # details have each token's text, which only a stream shows
+        has_details=has_details or (asked.is_stream and not asked.is_dynamic),
+    )
+    try:
+        request = profile.request(info, prompts, wishes, question)
+    except BadParameter as bad:
+        raise bad.called(wishes.names) from bad
+    collectors = [
+        Collector(
+            prompt,
+            wishes,
+            is_cumulative=profile.is_cumulative,
+            repeats_prompt=profile.repeats_prompt(info),
+            keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or profile.level(info) != "text"),
         )
-        try:
-            request = profile.request(info, prompts, wishes, question)
-        except BadParameter as bad:
-            raise bad.called(wishes.names) from bad
-        request.model_name = asked.place.model
-        collectors = [
-            Collector(
-                prompt,
-                wishes,
-                is_cumulative=profile.is_cumulative if asked.text == "auto" else asked.text == "cumulative",
-                repeats_prompt=profile.repeats_prompt(info),
-                keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or profile.level(info) != "text"),
-            )
-            for prompt in prompts
-        ]
-        answers = inference.stream(request) if info.is_decoupled else _whole(inference, request)
-        return Generation(profile, collectors, *await begun(answers))
-
-    found = await informed(inference, asked.place, asked_by)
-    async with aclosing(found.answers):
-        yield found
+        for prompt in prompts
+    ]
+    answers, first = await begun(inference.stream(request) if info.is_decoupled else _whole(inference, request))
+    async with aclosing(answers):
+        yield Generation(profile, collectors, answers, first)
 
 
 async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]:
@@ -272,8 +265,7 @@ async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]
     Raises:
         BadPayload, InferenceFailed: as `generation`.
     """
-    info = await known_info(inference, asked.place)
-    most = max(info.config.max_batch_size, 1) if not info.is_decoupled else 1
+    most = max(asked.info.config.max_batch_size, 1) if not asked.info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 
     async def ends(prompts: Sequence[str]) -> Sequence[Collector]:

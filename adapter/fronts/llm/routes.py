@@ -16,7 +16,7 @@ from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
-from adapter.fronts.asking import known_info, obstacle_of, place_of
+from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, place_of, serving
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.llm.answering import Answering
@@ -31,7 +31,6 @@ from adapter.settings.fronts import LlmSettings
 from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
-NOT_FOUND = "Model not found: "
 _INFO: Mapping[str, Any] = {
     **dict.fromkeys(("model_id", "model_sha", "model_dtype", "model_device_type")), "model_pipeline_tag": "text-generation",
     "max_best_of": 1, "max_stop_sequences": MOST_ENTRIES, "max_client_batch_size": 1, "router": "modelmesh-triton-adapter",
@@ -94,7 +93,7 @@ class _Handlers:
     async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await known_info(self.inference, place_of(model))
+        info = await info_of(self.inference, place_of(model))
         profile = profile_of(info)
         known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
         return json_answer({**_INFO, **known})
@@ -138,9 +137,7 @@ class _Handlers:
         model = await self._find(name)
         if model is not None and model.is_coming:
             raise ServerUnavailable(f"the model {name!r} is being loaded")
-        if model is None or not model.is_serving:
-            raise ModelNotLoaded(f"{NOT_FOUND}{name}")
-        return model
+        return serving(model, name)
 
     async def _find(self, name: str) -> KnownModel | None:
         """Also one that others have loaded into this Triton: it has no options of its own."""

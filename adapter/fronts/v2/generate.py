@@ -20,7 +20,7 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event, status_of, stream_headers
-from adapter.fronts.asking import Place, begun, informed, only
+from adapter.fronts.asking import Place, begun, info_of, only
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
@@ -45,12 +45,9 @@ async def whole(inference: TritonInference, place: Place, value: Any) -> web.Res
         HttpError: 400: the object does not fit the model, or the model gave none, or more than one.
         InferenceFailed: as `TritonInference.infer`.
     """
-
-    async def one(info: ModelInfo) -> Any:
-        asked = requested(info, place.version, value)
-        return await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
-
-    response = await informed(inference, place, one)
+    info = await info_of(inference, place)
+    asked = requested(info, place.version, value)
+    response = await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
     size_bytes = sum(map(len, response.raw_output_contents))
     return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, place, response)), JSON)
 
@@ -63,7 +60,7 @@ async def streamed(inference: TritonInference, place: Place, value: Any, request
         HttpError: 400: the object does not fit the model.
         InferenceFailed: before the first answer, or instead of it.
     """
-    answers, first = await informed(inference, place, lambda info: begun(inference.stream(requested(info, place.version, value))))
+    answers, first = await begun(inference.stream(requested(await info_of(inference, place), place.version, value)))
     async with aclosing(answers):
         stream = Stream(request, EVENTS)
         try:

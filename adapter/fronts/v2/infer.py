@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.asking import Place, informed, one
+from adapter.fronts.asking import Place, info_of, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
@@ -67,7 +67,7 @@ async def inferred(inference: TritonInference, place: Place, body: bytes, length
         InferenceFailed: as `TritonInference.infer`.
     """
     if length == 0:
-        return await informed(inference, place, lambda info: _answered(inference, place, raw(info, place.version, body)))
+        return await _answered(inference, place, raw(await info_of(inference, place), place.version, body))
     end = len(body) if length is None else length
 
     def understood() -> Asked:
@@ -77,7 +77,7 @@ async def inferred(inference: TritonInference, place: Place, body: bytes, length
 
 
 async def _answered(inference: TritonInference, place: Place, asking: Asked) -> Written:
-    await _check_classes(inference, asking.request)
+    await _check_classes(inference, place, asking.request)
     response = await one(inference, asking.request)
     response.model_name = place.name
     pairs = zip(response.outputs, response.raw_output_contents, strict=True)
@@ -85,12 +85,11 @@ async def _answered(inference: TritonInference, place: Place, asking: Asked) -> 
     return await off_loop_if_large(texts_bytes, lambda: written(response, asking))
 
 
-async def _check_classes(inference: TritonInference, request: Any) -> None:
-    """Triton 2.51 dies of classes that are wanted of texts, so what is known of the model must be new. Raises HttpError 400."""
+async def _check_classes(inference: TritonInference, place: Place, request: Any) -> None:
+    """Triton 2.51 dies of classes that are wanted of texts. Raises HttpError 400."""
     names = {output.name for output in request.outputs if CLASSIFICATION in output.parameters}
     if names:
-        info = await inference.model_info(request.model_name, request.model_version)
-        for output in info.metadata.outputs:
+        for output in (await info_of(inference, place)).metadata.outputs:
             if output.name in names and output.datatype == "BYTES":
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
+from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.asking import Place, look_up
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
@@ -131,11 +131,11 @@ class _Handlers:
         request.take_for_parsing(body, length)
         found, length = await inferred(self.inference, place, body, length)
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
-        return compressed(request, answer)
+        return compressed(answer)
 
     async def generate(self, request: Request) -> web.StreamResponse:
         place = await self._looked_up(request)
-        return compressed(request, await generate.whole(self.inference, place, await request.read_by(parsed)))
+        return compressed(await generate.whole(self.inference, place, await request.read_by(parsed)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         place = await self._looked_up(request)
@@ -186,7 +186,7 @@ class _Handlers:
 def _health(request: Request, word: str, *, is_well: bool) -> web.Response:
     """Empty, as the protocol wants it; for a client that names JSON, as KServe's, an object."""
     status = 200 if is_well else UNAVAILABLE
-    if takes_json(request.headers.getall("Accept", ())):
+    if JSON in ",".join(request.headers.getall("Accept", ())).lower():
         return json_answer({word: is_well}, status)
     return web.Response(status=status)
 

@@ -281,7 +281,7 @@ class Artifacts:
             self._count(entry, -1)  # now, and not when its files are gone: their inodes may be another artifact's then
             freed = before - self._all.total
             self._leaving_bytes += freed
-        self.volume.trash.discard(entry.folder, is_counted_elsewhere=True)
+        self.volume.discard(entry.folder)
         with self._lock:
             self._leaving_bytes -= freed
         return freed

@@ -247,7 +247,7 @@ class Cache:
                 artifacts.put(entry, staged, linked)
             for path in [path for path, stored in missing.items() if stored in wanted.contents]:
                 content = wanted.contents[missing.pop(path)]
-                reserved.grow(len(content), 1)
+                reserved.grow(len(content))
                 _write(reserved, staged / path, content, FILE_MODE)
         return missing, sum(linked.values())
 

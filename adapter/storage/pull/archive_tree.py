@@ -95,7 +95,7 @@ class ArchiveTree:
             DiskFull: with both numbers.
         """
         self._check_entries(entries)
-        self._reserve(size_bytes, entries)
+        self._reserve(size_bytes)
 
     def add(self, entry: Entry) -> None:
         """
@@ -151,7 +151,7 @@ class ArchiveTree:
 
     def _file(self, path: str, entry: Entry) -> None:
         self._bytes += entry.size_bytes
-        self._reserve(self._bytes, 1)
+        self._reserve(self._bytes)
         file = self._make(path, partial(open_file, self._target / path, is_new=True))
         try:
             end = 0
@@ -202,12 +202,12 @@ class ArchiveTree:
             raise InvalidModel(f"the link {shown(link)} in the archive {shown(self._name)} does not lead to a file in it")
         return target
 
-    def _reserve(self, size_bytes: int, files: int) -> None:
+    def _reserve(self, size_bytes: int) -> None:
         """Reserve bytes until these are reserved in all; in steps, since asking costs as much as a small file."""
         self._check_bytes(size_bytes)
         if size_bytes > self._reserved_bytes:
             step = max(size_bytes - self._reserved_bytes, CHUNK_BYTES)
-            self._reserved.grow(step, files)
+            self._reserved.grow(step)
             self._reserved_bytes += step
 
     def _check_entries(self, count: int) -> None:

@@ -139,7 +139,7 @@ class FoundModel:
 
         A page may be empty (stores pass over what was deleted) or hold folder markers alone, but not for ever.
         """
-        self._search.forget()
+        self._search.seen_bytes = 0
         self._seen, self._names_bytes = [], 0
         token: str | None = None
         seen: set[int] = set()

@@ -175,7 +175,7 @@ class Pull:
         """Make the files that are empty, or come in parts. Raises DiskFull, AdapterError."""
         sizes = self._means.sizes
         with self.writing():
-            self.reserved.grow(self._total_bytes, len(self.objects))
+            self.reserved.grow(self._total_bytes)
             for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
                 stop.check()
                 size, length = stored.size_bytes, stored.size_bytes

@@ -68,7 +68,7 @@ class TritonInference:
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._leaving = Leaving()
-        self._infos: dict[tuple[str, str], tuple[float, str | None, ModelInfo]] = {}
+        self._infos: dict[tuple[str, str, str | None], ModelInfo] = {}
 
     async def close(self) -> None:
         """End the channel and whatever calls run on it; those that were left are let go first."""
@@ -133,26 +133,23 @@ class TritonInference:
         """ServerMetadataResponse."""
         return await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
 
-    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0, placed: str | None = None) -> ModelInfo:
+    async def model_info(self, model: str, version: str = "", *, placed: str | None = None) -> ModelInfo:
         """
         ModelMetadata and ModelConfig in one.
 
         Args:
             model: its name.
             version: empty for whichever the server takes.
-            max_age_seconds: take an earlier answer that is so young. A reload is not told: a request that was built from it
-                and refused is to be built again from a fresh one.
-            placed: beside a maximum age: take one of any age that was given for the same identity.
+            placed: identity of its directory: what was told for the same one is taken again.
         """
-        kept = self._infos.get((model, version)) if max_age_seconds else None
-        if kept is not None and (monotonic() - kept[0] < max_age_seconds or placed == kept[1] is not None):
-            return kept[2]
-        asked = monotonic()
+        key = (model, version, placed)
+        if placed is not None and key in self._infos:
+            return self._infos[key]
         info = ModelInfo(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
-        self._infos.pop((model, version), None)
-        self._infos[model, version] = (asked, placed, info)
-        if len(self._infos) > KEPT_INFOS:
-            del self._infos[next(iter(self._infos))]
+        if placed is not None:
+            self._infos[key] = info
+            if len(self._infos) > KEPT_INFOS:
+                del self._infos[next(iter(self._infos))]
         return info
 
     async def model_metadata(self, model: str, version: str = "") -> Mapping[str, Any]:

@@ -44,14 +44,6 @@ def test_values_that_were_lost_come_back_from_the_release(admin: Admin) -> None:
     assert setting(admin, "LOADING_CONCURRENCY") == "3"
 
 
-def test_a_refused_value_changes_nothing(admin: Admin) -> None:
-    before = installed(admin)
-
-    admin.follow(PAGE, "A value that is refused")
-
-    assert operator.turn(admin.api, admin.namespace)[NAME]["spec"] == before["spec"]
-
-
 def test_a_new_image_makes_new_pods_in_the_same_deployment_and_a_rollback_takes_them_back(admin: Admin) -> None:
     before = installed(admin)
 

@@ -21,6 +21,7 @@ from adapter.model import Artifact, Layout, ServerModel, SourceFile
 from adapter.stubs import service_pb2 as pb
 from adapter.stubs import service_pb2_grpc
 from adapter.triton.client import CHANNEL_OPTIONS, TritonClient
+from adapter.triton.loads import Limits
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.volume.volume import Volume
@@ -126,10 +127,7 @@ class Rig(ABC):
     def connect(self, *, max_loading: int = 4, load_threads: int = 4, repository: Repository | None = None) -> TritonServer:
         """Our side of the connection; closed at the end of the test."""
         server = TritonServer(
-            client=TritonClient(self.target),
-            repository=repository or self.repository,
-            max_loading=max_loading,
-            load_threads=load_threads,
+            TritonClient(self.target), repository or self.repository, Limits(max_loading, load_threads, load_seconds=30.0)
         )
         self._servers.append(server)
         return server

@@ -10,7 +10,7 @@ MISTAKES = (
         "A restricted call is admitted without its header.",
         "adapter/fronts/edge.py",
         "return hmac.compare_digest(",
-        "return bool(self.value) or hmac.compare_digest(",
+        "return bool(rule) or hmac.compare_digest(",
         ("fronts/test_what_may_fail.py",),
     ),
     Mistake(

@@ -73,8 +73,8 @@ MISTAKES = (
         "tiny default size",
         "A default model size that ModelMesh never retries is accepted.",
         "adapter/settings/capacity.py",
-        "if self.default_model_bytes < MIN_SIZE_BYTES:",
-        "if self.default_model_bytes < 1:",
+        'setting("DEFAULT_MODELSIZE", size(MIN_SIZE_BYTES), "1000000")',
+        'setting("DEFAULT_MODELSIZE", size(1), "1000000")',
         ("verbs/test_settings_that_cannot_work.py",),
     ),
     Mistake(

@@ -1,6 +1,7 @@
 """What a load does, and what it answers."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,6 +22,7 @@ from adapter.lifecycle.states import State
 from adapter.model import RESERVED_IDS, SourceFile
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
+from adapter.settings.kinds import AUTO
 from tests.builders import a_spec
 from tests.fakes.world import World, ports
 
@@ -35,6 +37,15 @@ async def test_a_loaded_model_is_answered_with_its_size(lifecycle: RuntimeLifecy
     assert (loaded.size_bytes, loaded.max_concurrency) == (1_250_000, 4)
     assert world.memory == {"a": "READY"}
     assert await lifecycle.size_of("a") == 1_250_000
+
+
+async def test_auto_is_a_limit_of_each_models_own(world: World, capacity: CapacitySettings) -> None:
+    """Of a config that says nothing, a usual one; an equal load is told the same."""
+    automatic = replace(capacity, max_concurrency=AUTO)
+    lifecycle = RuntimeLifecycle(ports=ports(world), capacity=automatic, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS)
+    lifecycle.start()
+    assert [(await lifecycle.load(A)).max_concurrency for _ in range(2)] == [16, 16]
+    await lifecycle.close()
 
 
 async def test_memory_reported_by_triton_beats_the_estimate(lifecycle: RuntimeLifecycle, world: World) -> None:

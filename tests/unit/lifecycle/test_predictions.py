@@ -51,13 +51,9 @@ async def test_a_config_says_what_would_be_served(lifecycle: RuntimeLifecycle, w
     assert await lifecycle.predict(A) == UNFIT_BYTES
 
 
-async def test_where_the_config_was_not_read_the_names_decide_and_nothing_is_sure(
+async def test_where_the_config_was_not_read_all_files_count_and_nothing_is_sure(
     lifecycle: RuntimeLifecycle, world: World, capacity: CapacitySettings
 ) -> None:
-    files = (*VERSIONS, CONFIG)
-    world.surveys["models/a"] = Survey(2000 * MIB, Listing("memory://a", "a", False, files))
-    assert await lifecycle.predict(A) == 250 * MIB
-
     large = (SourceFile("1/model.onnx", 2000 * MIB, "e1"), CONFIG)
     world.surveys["models/a"] = Survey(2000 * MIB, Listing("memory://a", "a", False, large))
     assert await lifecycle.predict(A) == capacity.usable_bytes
@@ -127,17 +123,12 @@ async def test_what_storage_refuses_predicts_the_default(lifecycle: RuntimeLifec
 async def test_a_part_of_a_listing_never_says_that_a_model_cannot_fit(
     lifecycle: RuntimeLifecycle, world: World, capacity: CapacitySettings, size: int
 ) -> None:
-    file = SourceFile("model.onnx", size, "e1")
-    world.surveys["models/a"] = Survey(size, None, (file,))
+    world.surveys["models/a"] = Survey(size, None)
     assert await lifecycle.predict(A) == capacity.usable_bytes
 
 
-async def test_of_a_part_of_a_listing_what_would_be_served_counts(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """With the names seen so far, in any order; files that make no model yet count all."""
-    world.surveys["models/a"] = Survey(1200 * MIB, None, (CONFIG, *reversed(VERSIONS[:6])))
-    assert await lifecycle.predict(A) == 250 * MIB
-    parts = tuple(SourceFile(f"part{number}.txt", 100 * MIB, "e1") for number in range(2))
-    world.surveys["models/a"] = Survey(200 * MIB, None, parts)
+async def test_of_a_part_of_a_listing_all_that_was_seen_counts(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.surveys["models/a"] = Survey(200 * MIB, None)
     assert await lifecycle.predict(A) == 250 * MIB
 
 

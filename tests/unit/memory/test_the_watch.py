@@ -150,14 +150,6 @@ async def test_a_kill_of_the_kernel_is_told_with_the_model_that_was_loading(tmp_
         assert "killed 2 processes" in (rig.watch.notice or ""), "another container begins to count anew"
 
 
-async def test_bad_lines_are_told_once(tmp_path: Path) -> None:
-    with capture_logs() as logs:
-        async with running(Rig(tmp_path)) as rig:
-            for _ in range(3):
-                await rig.tells(100, more="rubbish\n")
-    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["memory.bad_lines"]
-
-
 async def test_a_model_on_a_gpu_has_the_size_that_it_takes_there(tmp_path: Path) -> None:
     used = [100]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.memory.attribution import Change, Sample, bounds, measure, median
+from adapter.memory.attribution import Change, Sample, bounds, measure
 from adapter.records import Measure
 from adapter.units import MIB
 
@@ -84,8 +83,3 @@ def test_the_truth_is_always_within_the_bounds(seed: int, count: int) -> None:
         assert low <= size <= high
         if count == 1:
             assert low == high
-
-
-@pytest.mark.parametrize(("sizes", "least", "middle"), [([], 1, None), ([5, 1, 9], 3, 5), ([5, 1, 9], 4, None), ([1, 2, 3, 4], 4, 3)])
-def test_the_median_needs_enough_of_them(sizes: list[int], least: int, middle: int | None) -> None:
-    assert median(sizes, least) == middle

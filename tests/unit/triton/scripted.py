@@ -11,6 +11,7 @@ from pathlib import Path
 
 from adapter.model import ServerModel
 from adapter.triton.client import TritonAway, TritonDied, TritonSilent
+from adapter.triton.loads import Limits
 from adapter.triton.server import TritonServer
 
 GONE = "UNAVAILABLE"
@@ -196,11 +197,9 @@ class ScriptedRepository:
 def serve(triton: ScriptedTriton, *, max_loading: int = 2, load_threads: int = 4, load_timeout_seconds: float = 30) -> TritonServer:
     """The server under test."""
     return TritonServer(
-        client=triton,  # type: ignore[arg-type] # offers what is used of it
-        repository=triton.repository,  # type: ignore[arg-type] # offers what is used of it
-        max_loading=max_loading,
-        load_threads=load_threads,
-        load_timeout_seconds=load_timeout_seconds,
+        triton,  # type: ignore[arg-type] # offers what is used of it
+        triton.repository,  # type: ignore[arg-type] # offers what is used of it
+        Limits(max_loading, load_threads, load_timeout_seconds),
     )
 
 

@@ -62,7 +62,7 @@ CASES = {
     ),
     "two versions with two reasons": (
         "load failed for model 'm': version 2 is at UNAVAILABLE state: Internal: bad;version 1 is at UNAVAILABLE state: Internal: worse;\n",
-        "version 2: bad; version 1: worse",
+        "bad; worse",
     ),
     "what could not be read": ("failed to load 'm', failed to poll from model repository", NOT_READ),
     "something new": ("unheard of:\n  words", "unheard of: words"),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from adapter.fronts.llm.answering import Options, options_of, read
+from adapter.fronts.llm.answering import options_of, read
+from adapter.settings.fronts import LlmSettings
 from tests.unit.fronts.llm.rigs import settings
 
-PLAIN = Options(**vars(settings()))
+PLAIN = settings()
 
 
 @pytest.mark.parametrize(
@@ -42,16 +45,15 @@ def test_the_form(text: str, pairs: list[tuple[str, str]]) -> None:
         ("option.enable_streaming=True", {"is_streaming": True}),
         ("option.rolling_batch=disable", {"rolling_batch": "disable"}),
         ("option.rolling_batch=vllm", {"rolling_batch": "vllm"}),
-        ("option.text_output=cumulative", {"text": "cumulative"}),
         ("option.tensor_parallel_degree=4\nengine=MPI", {}),
         ("option.tgi_compat=false\noption.tgi_compat=true", {"is_tgi_compatible": True}),
     ],
 )
-def test_what_counts(line: str, changed: dict[str, object]) -> None:
-    assert options_of(settings(), line.encode()) == Options(**{**vars(PLAIN), **changed})
+def test_what_counts(line: str, changed: dict[str, Any]) -> None:
+    assert options_of(settings(), line.encode()) == replace(PLAIN, **changed)
 
 
-@pytest.mark.parametrize("name", ["tgi_compat", "output_formatter", "enable_streaming", "rolling_batch", "text_output"])
+@pytest.mark.parametrize("name", ["tgi_compat", "output_formatter", "enable_streaming", "rolling_batch"])
 @pytest.mark.parametrize("value", ["", "no", "x" * 1000])
 def test_another_value_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidModel, match=rf"serving\.properties: option\.{name} is .*; it can be ") as refused:
@@ -75,11 +77,11 @@ option.rolling_batch=auto
 
 def test_a_models_own_file_beats_the_settings() -> None:
     for properties in (None, b"", b"#"):
-        assert options_of(ALL_ON, properties) == Options(**vars(ALL_ON))
+        assert options_of(ALL_ON, properties) == ALL_ON
     assert options_of(ALL_ON, ALL_OFF) == PLAIN
 
 
 @given(st.binary() | st.text(st.sampled_from("option.tgi_compat=:\\u0 \n\r#!x"), max_size=80).map(str.encode))
 def test_any_file_is_options_or_words(properties: bytes) -> None:
     with suppress(InvalidModel):
-        assert isinstance(options_of(settings(), properties), Options)
+        assert isinstance(options_of(settings(), properties), LlmSettings)

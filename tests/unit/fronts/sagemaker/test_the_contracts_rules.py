@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
 from adapter.fronts.answers import HttpError, is_out_of_memory
-from adapter.fronts.sagemaker import model_id_of, named, page
-from adapter.model import id_problem
+from adapter.fronts.sagemaker import model_id_of, page
+from adapter.model import Named, id_problem
 from adapter.serving import KnownModel
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\"), min_size=1, max_size=200)
@@ -47,7 +47,7 @@ def test_a_token_that_nobody_gave_is_400(token: str) -> None:
 @pytest.mark.parametrize("name", [".", "..", "a/b", "a\\b", "a\nb", "a\0b", "", "\ud800"])
 def test_a_name_that_is_a_path_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
-        named(name, "/u")
+        Named(name, "/u")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,219 @@
+"""`probe --host`: every address of a name is asked over HTTP, and no pod is no failure."""
+
+import contextlib
+import errno
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from adapter import cli
+from adapter.telemetry.http import Heartbeat, TelemetryServer
+
+NAME = "adapters.models.svc"
+FREE_BESIDE = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+"""On Linux all of 127.0.0.0/8 is this machine: each address is a pod of its own."""
+Answer = tuple[int, bytes]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a name stands for: addresses, or what `getaddrinfo` raises, or a call. Addresses stand for themselves."""
+    known: dict[str, Any] = {}
+    genuine = socket.getaddrinfo
+
+    def look_up(host: str, port: Any, *args: Any, **options: Any) -> Any:
+        found = known.get(host)
+        if found is None:
+            return genuine(host, port, *args, **options)
+        found = found() if callable(found) else found
+        if isinstance(found, Exception):
+            raise found
+        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in found]
+        return [(family, socket.SOCK_STREAM, 6, "", (each, 0)) for family, each in zip(families, found, strict=True)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+@contextmanager
+def answering(address: str, port: int, answer: Answer) -> Iterator[tuple[int, list[str]]]:
+    """A pod that answers so; its port, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(answer[0])
+            self.end_headers()
+            self.wfile.write(answer[1])
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((address, port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port, asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(port: int, *, ready: bool = True, timeout_seconds: float = 10, name: str = NAME) -> tuple[bool, list[str]]:
+    """Whether the exit code is 0, and the lines."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        words = ["--ready"] if ready else []
+        code = cli.main(["probe", *words, "--host", f"{name}:{port}", "--timeout", str(timeout_seconds)])
+    return code == cli.OK, out.getvalue().splitlines()
+
+
+def raising(code: int) -> socket.gaierror:
+    return socket.gaierror(code, "Temporary failure in name resolution")
+
+
+def test_every_address_has_a_line_and_one_bad_pod_decides(names: dict[str, Any]) -> None:
+    """The address, the status, the text; sorted, so that two runs can be compared."""
+    names[NAME] = FREE_BESIDE[::-1]
+    with ExitStack() as stack:
+        port, _ = stack.enter_context(answering(FREE_BESIDE[0], 0, (200, b"ready\n")))
+        stack.enter_context(answering(FREE_BESIDE[1], port, (503, b"not ready: Triton does not answer at localhost:8001\n")))
+        are_well, lines = ask(port)
+
+    assert not are_well
+    assert lines == [
+        f"127.0.0.2:{port}: 200 ready",
+        f"127.0.0.3:{port}: 503 not ready: Triton does not answer at localhost:8001",
+        f"127.0.0.4:{port}: no answer: [Errno 111] Connection refused",
+    ]
+
+
+@pytest.mark.parametrize(("ready", "path", "word"), [(True, "/readyz", "ready"), (False, "/healthz", "alive")])
+def test_both_questions_go_to_the_adapters_own_server(ready: bool, path: str, word: str, names: dict[str, Any]) -> None:
+    """The words that a pod is known by are the ones that the adapter says; IPv6 has its brackets."""
+    server = TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: None, notice=lambda: None)
+    written = ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]
+    names[NAME] = [address.strip("[]") for address in written]
+    try:
+        assert ask(server.port, ready=ready) == (True, [f"{address}:{server.port}: 200 {word}" for address in written])
+    finally:
+        server.close()
+    with answering("127.0.0.1", 0, (200, b"ready; restoring 7 of 10\n")) as (port, asked):
+        assert ask(port, ready=ready, name="127.0.0.1")[0] is ready
+        assert asked == [path]
+
+
+def test_another_server_is_no_ready_adapter(names: dict[str, Any]) -> None:
+    """A Service that selects the wrong pods, or a page of a proxy; what it says cannot spoil the terminal."""
+    names[NAME] = [FREE_BESIDE[0]]
+    with answering(FREE_BESIDE[0], 0, (200, b"<html>\x1b[31m\r\nhello\xff")) as (port, _):
+        assert ask(port) == (False, [f"127.0.0.2:{port}: 200 <html> [31m hello�"])
+
+
+@pytest.mark.parametrize("code", [socket.EAI_NONAME, socket.EAI_NODATA])
+def test_a_name_without_an_address_is_no_failure(code: int, names: dict[str, Any]) -> None:
+    """Scale to zero: a headless Service without pods."""
+    names[NAME] = raising(code)
+
+    assert ask(9464) == (True, [f"{NAME} has no address, so there is no pod: with scale to zero, pods come with the first model"])
+
+
+@pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_FAIL])
+def test_a_look_up_without_an_answer_is_a_failure(code: int, names: dict[str, Any]) -> None:
+    """Never "no pod"."""
+    names[NAME] = raising(code)
+
+    assert ask(9464) == (False, [f"{NAME} cannot be looked up: [Errno {code}] Temporary failure in name resolution"])
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 64])
+def test_what_no_host_can_be_called_is_told(name: str) -> None:
+    """Python's resolver raises something else for these."""
+    are_well, (line,) = ask(9464, name=name)
+
+    assert not are_well
+    assert line.startswith(f"{name} cannot be looked up: ")
+
+
+def test_a_pod_that_says_nothing_keeps_no_other_one(names: dict[str, Any]) -> None:
+    names[NAME] = FREE_BESIDE[:2]
+    with closing(socket.create_server((FREE_BESIDE[0], 0))) as silent:
+        port = silent.getsockname()[1]
+        with answering(FREE_BESIDE[1], port, (200, b"ready\n")):
+            are_well, lines = ask(port, timeout_seconds=0.3)
+
+    assert not are_well
+    assert lines == [f"127.0.0.2:{port}: no answer: timed out", f"127.0.0.3:{port}: 200 ready"]
+
+
+@pytest.mark.parametrize("spoil", [lambda c: c.sendall(b"SSH-2.0-x\r\n"), lambda c: c.shutdown(socket.SHUT_RDWR)])
+def test_what_is_no_http_is_no_answer(spoil: Callable[[socket.socket], None], names: dict[str, Any]) -> None:
+    """Words for the cause, no traceback."""
+    with closing(socket.create_server((FREE_BESIDE[0], 0))) as listener:
+        names[NAME] = [FREE_BESIDE[0]]
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                spoil(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        are_well, (line,) = ask(listener.getsockname()[1])
+        thread.join()
+
+    assert not are_well
+    assert ": no answer: " in line
+
+
+def test_no_proxy_of_the_environment_is_used(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's proxy knows no pod."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    names[NAME] = [FREE_BESIDE[0]]
+    with answering(FREE_BESIDE[0], 0, (200, b"ready\n")) as (port, _):
+        assert ask(port)[0]
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_exit_code_says_whether_all_are_well(
+    status: int, code: int, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command's own words. It needs no setting."""
+    monkeypatch.setenv("ADAPTER_ENDPOINT", "wrong")
+    names[NAME] = [FREE_BESIDE[0]]
+    with answering(FREE_BESIDE[0], 0, (status, b"ready\n")) as (port, asked):
+        assert cli.main(["probe", "--ready", "--host", f"{NAME}:{port}", "--timeout", "7"]) == code
+        assert cli.main(["probe", "--host", f"{NAME}:{port}"]) == 1
+    assert asked == ["/readyz", "/healthz"]
+    assert capsys.readouterr().out.splitlines()[0] == f"127.0.0.2:{port}: {status} ready"
+
+
+@pytest.mark.parametrize("host", ["nameonly", "name:", ":9464", "name:0", "name:x", "http://name:9464"])
+def test_a_host_is_a_name_and_a_port(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong usage."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["probe", "--ready", "--host", host])
+
+    assert caught.value.code == 2
+    assert "argument --host: " in capsys.readouterr().err
+
+
+def test_an_unreachable_address_is_told_in_words(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a machine without IPv6 says it."""
+
+    def refuse(*_: Any, **__: Any) -> socket.socket:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    names[NAME] = ["fd00::1"]
+
+    assert ask(9464) == (False, ["[fd00::1]:9464: no answer: [Errno 101] Network is unreachable"])
