@@ -206,10 +206,8 @@ def _placed(volume: VolumeSettings) -> tuple[Mapping[str, Placed], str | None]:
     repository = Repository(Volume(volume.repository_dir, volume.cache_dir))
     try:
         return asyncio.run(repository.inventory()), None
-    except OSError as error:
-        return {}, f"it cannot be read: {error.strerror}"
-    except AdapterError as error:
-        return {}, error.text
+    except (OSError, AdapterError) as error:
+        return {}, f"it cannot be read: {error}"
     finally:
         repository.close()
 
