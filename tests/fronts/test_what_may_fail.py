@@ -88,6 +88,7 @@ def test_models_come_back_with_triton(tmp_path: Path) -> None:
         until(lambda: pod.status("/ping") == 503 or None, "the ping that tells of it")
         assert pod.invoke("a").status == 503
         assert pod.sagemaker("GET", "/models").status == 200
+        time.sleep(1)  # the watch of the connection for loads sees it within a second
         started = time.monotonic()
         assert pod.load("c").status == 503
         assert time.monotonic() - started < 10, "a load may take far longer"
