@@ -240,5 +240,4 @@ def _empty_version(config: ModelConfig) -> str:
 
 
 def _directories(names: list[str]) -> str:
-    shown = ", ".join(map(shortened, names[:5])) + (", …" if len(names) > 5 else "")
-    return f"director{'y' if len(names) == 1 else 'ies'} {shown}"
+    return f"director{'y' if len(names) == 1 else 'ies'} {some([*map(shortened, names)], 5)}"
