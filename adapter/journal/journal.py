@@ -2,9 +2,10 @@
 What each model id holds, kept on the volume across processes: implements `ports.Journal`.
 
 Theory of operation. A task gives the lines that are new to a thread, which appends them. The first write of a process, and
-one to a file that has grown too long or is not as we left it, is a new file with all that is known, renamed: so a reader finds a whole file at any moment, and whatever lies in its place is replaced. A volume that is slow makes
-the writes fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there shall be none:
-what was noted counts as written then, since no later process can read anything older. The task tries again after a pause.
+one to a file that has grown too long or is not as we left it, is a new file with all that is known, renamed: so a reader
+finds a whole file at any moment, and whatever file lies in its place is replaced. A volume that is slow makes the writes
+fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there shall be none: what was
+noted counts as written then, since no later process can read anything older. The task tries again after a pause.
 Nothing is fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first line.
 """
 
