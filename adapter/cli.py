@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import VolumeSettings
@@ -130,8 +130,6 @@ def _serve(_chosen: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: os._exit(128 + number))
     settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
-    for warning in retired_warnings():
-        _complain(f"warning: {warning}")
     gc.disable()  # a collection would look through what is being imported, again and again; it stays anyway
     try:
         from adapter import app  # noqa: PLC0415 - everything heavy hangs on it

@@ -43,7 +43,7 @@ from adapter.waits import end, set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
-    from adapter.fronts.listening import Listeners
+    from adapter.fronts.edge import Listeners
     from adapter.triton.inference.client import MeshInference
 
 READ_SECONDS = 5.0
@@ -193,8 +193,8 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
     Raises:
         StartError: it cannot start.
     """
-    from adapter.fronts import v2  # noqa: PLC0415 - an extra
-    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.fronts.edge import Listeners  # noqa: PLC0415 - an extra
+    from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         inference = _modelmesh(settings.v2.endpoint or settings.rest_proxy.endpoint, settings.rest_proxy)
@@ -217,8 +217,10 @@ async def _fronts(
     stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, repository: Repository
 ) -> Listeners:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
-    from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
-    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.fronts import sagemaker  # noqa: PLC0415 - as the docstring says
+    from adapter.fronts.edge import Listeners  # noqa: PLC0415
+    from adapter.fronts.llm import routes as llm  # noqa: PLC0415
+    from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
     from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
 
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)

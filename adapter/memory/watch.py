@@ -140,21 +140,20 @@ class Watch:
 
     async def run(self) -> None:
         """Until cancelled."""
-        threads = Threads("memory", 2)
-        asking: asyncio.Future[dict[str, devices.Device]] | None = None
+        threads = Threads("memory", 1)
         try:
             while True:
-                is_watching = self.ledger.is_watching
-                told = await asyncio.wrap_future(threads.submit(self._read, is_asking=is_watching))
+                is_watching, at = self.ledger.is_watching, self._clock()
+                pause = DEVICES_SECONDS if is_watching else IDLE_SECONDS
+                is_due = at - self._devices_at >= (pause if self._has_devices else NO_DEVICES_SECONDS)
+                endpoint = self._endpoint if is_due else None
+                look = threads.submit(self._look, is_asking=is_watching, endpoint=endpoint)
+                told, found = await asyncio.wrap_future(look)
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)
-                if asking is not None and asking.done():
-                    found, asking = asking.result(), None
-                    self._has_devices = bool(found)
-                    self.ledger.seen_devices(found, self._devices_at)
-                if asking is None and self._endpoint is not None and self._are_devices_due(is_watching=is_watching):
-                    self._devices_at = self._clock()
-                    asking = asyncio.wrap_future(threads.submit(_devices, self._endpoint))
+                if endpoint is not None:
+                    self._devices_at, self._has_devices = at, bool(found)
+                    self.ledger.seen_devices(found, at)
                 self._on_look()
                 self._has_looked.set()
                 self._has_looked = asyncio.Event()
@@ -165,27 +164,25 @@ class Watch:
         finally:
             threads.shutdown()
 
-    def _are_devices_due(self, *, is_watching: bool) -> bool:
-        pause = NO_DEVICES_SECONDS if not self._has_devices else DEVICES_SECONDS if is_watching else IDLE_SECONDS
-        return self._clock() - self._devices_at >= pause
+    def _look(self, *, is_asking: bool, endpoint: Endpoint | None) -> tuple[Report | None, dict[str, devices.Device]]:
+        """In a thread."""
+        return self._read(is_asking=is_asking), {} if endpoint is None else _devices(endpoint)
 
     def _read(self, *, is_asking: bool) -> Report | None:
-        """In a thread."""
         if is_asking and self._report is not None:
             with suppress(OSError):  # then the reporter tells every five seconds
                 os.close(os.open(self._asked_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
                 os.utime(self._asked_file, follow_symlinks=False)
+        told, problem = None, ""
         try:
-            told, problem = report.read(self._file), f"{self._file} is no report"
-        except FileNotFoundError:
-            told, problem = None, f"no reporter beside Triton writes {self._file}"
+            told = report.read(self._file)
+            if told is None or told.at > self._clock() + OLD_SECONDS:
+                told, problem = None, f"{self._file} is no report of now"
         except OSError as error:
-            told, problem = None, f"{self._file} cannot be read: {error.strerror}"
-        if told is not None and told.at > self._clock() + OLD_SECONDS:
-            told, problem = None, f"{self._file} is of the future"
-        if told is None and problem != self._problem:
+            problem = f"{self._file} cannot be read: {error.strerror}"
+        if problem and problem != self._problem:
             log.info("memory.not_told", cause=problem)
-        self._problem = problem if told is None else ""
+        self._problem = problem
         return told
 
     def _take(self, told: Report) -> None:
@@ -197,17 +194,13 @@ class Watch:
             metrics.OOM_KILLS.inc(told.oom_kills - before.oom_kills)
             log.error("triton.oom_killed", kills=self._kills, loading=models, used_bytes=told.used_bytes, limit_bytes=told.limit_bytes)
         self.ledger.seen(told, self._booked_bytes())
-        for kind, number in (
-            ("used", told.used_bytes),
-            ("limit", told.limit_bytes or 0),
-            ("base", self.ledger.base_bytes or 0),
-            ("reserve", self.ledger.reserve_bytes),
-        ):
+        needed = {"base": self.ledger.base_bytes or 0, "reserve": self.ledger.reserve_bytes}
+        for kind, number in {"used": told.used_bytes, "limit": told.limit_bytes or 0, **needed}.items():
             metrics.MEMORY_BYTES.labels(kind).set(number)
 
 
 def _devices(endpoint: Endpoint) -> dict[str, devices.Device]:
-    """In a thread. None where Triton does not answer."""
+    """None where Triton does not answer."""
     try:
         return devices.asked(endpoint)
     except OSError as error:

@@ -28,7 +28,7 @@ import structlog
 
 from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, WrongServer, some
 from adapter.model import INNER, Overrides
-from adapter.triton.client import TritonAway, TritonDied
+from adapter.triton.client import TritonDied
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
@@ -206,9 +206,6 @@ class Loads:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
             await self._follow(name, began_at, str(died))
-        except TritonAway:
-            if not load.is_left:
-                raise
         finally:
             load.may_go_on = False
 

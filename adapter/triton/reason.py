@@ -59,16 +59,12 @@ def _squeezed(text: str) -> str:
     if marker:  # pybind11's form: the innermost frame comes first
         frame = _INNERMOST.search(frames)
         return f"{message}{_place(frame)}"
-    before, marker, traceback = text.rpartition("Traceback (most recent call last):")
+    _, marker, traceback = text.rpartition("Traceback (most recent call last):")
     if not marker:
         return text
-    frames_found = list(_FRAME.finditer(traceback))  # Python's form: the innermost frame comes last
-    after = traceback[frames_found[-1].end() :] if frames_found else traceback
-    lines = after.splitlines()
-    # What follows the innermost frame is its source line (and its carets), indented; then the exception, which is not.
-    message = "\n".join(lines[next((n for n, line in enumerate(lines) if line and not line[0].isspace()), 0) :])
-    context = before.partition("Traceback (most recent call last):")[0].strip().rstrip(":")
-    return f"{message}{_place(frames_found[-1] if frames_found else None)}" + (f"; {context}" if context else "")
+    # Python's form: the innermost frame comes last; all lines but those of the exception are indented
+    frame = next(reversed([*_FRAME.finditer(traceback)]), None)
+    return " ".join(line for line in traceback.splitlines() if line and not line[0].isspace()) + _place(frame)
 
 
 def _place(frame: re.Match[str] | None) -> str:

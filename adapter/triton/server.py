@@ -20,8 +20,6 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-import structlog
-
 from adapter.errors import ModelRefused, ServerError, WrongServer, some
 from adapter.model import Overrides, ServerModel
 from adapter.telemetry.metrics import STUCK
@@ -44,7 +42,6 @@ SHOWN = 16
 NAMED = 5
 
 T = TypeVar("T")
-log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,8 @@ class TritonServer:
         self._time = asyncio.get_running_loop().time
         self._wrong: str | None = None
         # what the parts do for the lifecycle as it is
-        self.watch, self.returned, self.confirm_restart = connection.watch, connection.returned, connection.confirm_restart
+        self.watch = connection.watch
+        self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
         self.queue = self._loads.queue
         self.unload = self.unload_other = self._unloads.free
         self.purge = self._unloads.purge
@@ -162,8 +160,7 @@ class TritonServer:
         names = (*self._repository.inner_names(model_id), model_id)
         try:
             return [await self._connection.retry_while_away(partial(ask, name)) for name in names]
-        except CallError as failure:
-            log.debug("question.refused", model_id=model_id, cause=str(failure))
+        except CallError:
             return None
 
     # ---- whether Triton is ours to control

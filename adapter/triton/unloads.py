@@ -130,8 +130,6 @@ class Unloads:
         asked = self._asked.get(name)
         if asked is None or asked.sight is None:
             return self._index.problem or "Triton has not answered the unload"
-        if asked.sight == AT_VOLUME:
-            return AT_VOLUME
         return self._index.problem or f"{asked.sight} for {self._time() - asked.since:.0f} s"
 
     async def purge(self) -> None:
@@ -216,8 +214,5 @@ class Unloads:
         served: set[str] = set()
         with suppress(CallError):  # a Triton without statistics: models without a directory are not found
             served = await self._connection.retry_while_away(self._client.served_names)
-        unlisted = served - {row.name for row in rows}
-        for name in [name for name in unlisted if not self._repository.can_hold(name)]:
-            unlisted.discard(name)  # `a/`, `../b`: others can load them into an old Triton, and no index shows them
-            await self.tell(name)
-        return {row.name for row in rows if row.state} | self._loads.sent_at().keys() | unlisted
+        unlisted = filter(self._repository.can_hold, served - {row.name for row in rows})
+        return {row.name for row in rows if row.state} | self._loads.sent_at().keys() | {*unlisted}

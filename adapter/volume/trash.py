@@ -1,10 +1,10 @@
 """
 How things leave our folders: out of sight by a rename into the trash, then deleted.
 
-What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. The exception is
-what lies in Triton's folder: its name may have another model by then, so its caller tries again. Nothing is deleted on another mount
-than the volume's: each writer of the volume could have put a link in the place of a folder, and it would lead to what others have
-mounted beside it. All calls block, from any thread.
+What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. The
+exception is what lies in Triton's folder: its name may have another model by then, so its caller tries again. Nothing
+is deleted on another mount than the volume's: each writer of the volume could have put a link in the place of a
+folder, and it would lead to what others have mounted beside it. All calls block, from any thread.
 """
 
 from __future__ import annotations

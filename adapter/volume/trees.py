@@ -117,9 +117,8 @@ def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None
     Raises:
         OSError: not there, not allowed, or not a regular file.
     """
-    found = os.open(
-        path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW, dir_fd=folder
-    )  # to open a device for reading may have an effect
+    # by its path first: to open a device for reading may have an effect
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW, dir_fd=folder)
     try:
         mode = os.fstat(found).st_mode
         if stat.S_ISDIR(mode):

@@ -21,7 +21,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """None of the machine's own settings."""
     for about, _ in explained():
         monkeypatch.delenv(about["env"], raising=False)
-    monkeypatch.delenv("MAX_CONC_KERAS_CONV_PROCS", raising=False)
     return monkeypatch
 
 
@@ -96,17 +95,6 @@ def test_serve_with_mistakes_lists_them_all_and_starts_nothing(
     assert "ADAPTER_PORT: 'eighty' is not a whole number" in err
     assert "CONTAINER_MEM_REQ_BYTES is missing" in err
     assert "Traceback" not in err
-
-
-def test_retired_variable_is_a_warning_only(
-    served: list[Settings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A running install swaps the image."""
-    monkeypatch.setenv("CONTAINER_MEM_REQ_BYTES", "8Gi")
-    monkeypatch.setenv("MAX_CONC_KERAS_CONV_PROCS", "2")
-
-    assert cli.main(["serve"]) == 7
-    assert "warning: MAX_CONC_KERAS_CONV_PROCS has no effect any more" in capsys.readouterr().err
 
 
 def test_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

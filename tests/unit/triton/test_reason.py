@@ -31,7 +31,7 @@ CASES = {
         FRAME + "Internal: could not start:\nTraceback (most recent call last):\n"
         '  File "/models/m/1/model.py", line 3, in initialize\n    load()\n    ^^^^^^\n'
         '  File "/models/m/1/net.py", line 8, in load\n    raise ValueError("shape")\nValueError: shape\nis wrong\n;\n',
-        "ValueError: shape is wrong (1/net.py line 8, in load); could not start",
+        "ValueError: shape is wrong (1/net.py line 8, in load)",
     ),
     "two tracebacks": (
         FRAME + 'Internal: Traceback (most recent call last):\n  File "/m/a.py", line 1, in f\nOSError: no file\n\n'
