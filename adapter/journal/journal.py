@@ -1,11 +1,11 @@
 """
 What each model id holds, kept on the volume across processes: implements `ports.Journal`.
 
-Theory of operation. One line is known for each id. A task gives the lines that are new to a thread, which appends them. The
-first write of a process, and one to a file that has grown too long or is not as we left it, is a new file with all lines,
-renamed: so a reader finds a whole file at any moment, and whatever lies in its place is replaced. A volume that is slow makes
-the writes fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there shall be none:
-what was noted counts as written then, since no later process can read anything older. The task tries again after a pause.
+Theory of operation. A task gives the lines that are new to a thread, which appends them. The first write of a process, and
+one to a file that has grown too long or is not as we left it, is a new file with all that is known, renamed: so a reader
+finds a whole file at any moment, and whatever file lies in its place is replaced. A volume that is slow makes the writes
+fewer, and one that hangs holds up the callers of `written` alone. When no file can be written there shall be none: what was
+noted counts as written then, since no later process can read anything older. The task tries again after a pause.
 Nothing is fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first line.
 """
 
@@ -84,8 +84,6 @@ class Journal:
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
-        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
-        self._lines = {key_of(entry): line_of(entry) for entry in known}
         self._thread: Threads | None = Threads("journal", 1)
         self._descriptor = -1
         """Of the file that this process has begun; so are the next two. Used by the thread."""
@@ -110,16 +108,13 @@ class Journal:
         if isinstance(entry, Sized) and key[1] not in self.sizes and len(self.sizes) >= MOST_SIZES:
             self.forget(next(iter(self.sizes.values())))
         if self._known.put(key, entry):
-            self._lines.pop(key, None)  # what is noted again comes last
-            self._lines[key] = line = line_of(entry)
-            self._take(key, line)
+            self._take(key, line_of(entry))
         else:
             log.warning("journal.full", entries=MAX_ENTRIES)
 
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
         if self._known.put(key := key_of(entry), None):
-            del self._lines[key]
             self._take(key, gone_line(key))
 
     async def written(self) -> None:
@@ -198,7 +193,9 @@ class Journal:
 
     def _begin(self, new_path: Path) -> None:
         """Another file, with all that is known; more may be noted meanwhile."""
-        content = self._head + b"".join(self._lines.copy().values())
+        # each table as it is at one moment: nothing of Python runs in between
+        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
+        content = self._head + b"".join(map(line_of, known))
         self._discard(new_path)
         self._close_file()
         self._descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
