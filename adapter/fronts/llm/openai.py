@@ -68,38 +68,6 @@ def is_openai(value: Any) -> bool:
     return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
 
 
-def wanted_of(value: Any, *, is_chat: bool) -> Wanted:
-    """Of a parsed body; the model is found already. Raises HttpError; BadParameter has the caller's name of the field."""
-    if not isinstance(value, dict):
-        raise HttpError(400, "the body must be a JSON object")
-    given = {name: entry for name, entry in value.items() if entry is not None}
-    for field, neutral in _REFUSED.items():
-        if field in given and given[field] not in neutral:
-            raise BadParameter(field, "this server cannot do that")
-    wishes = _wishes(given, is_chat=is_chat)
-    is_stream = checked("stream", bool, given.get("stream", False))
-    if checked("echo", bool, given.get("echo", False)) and is_chat:
-        raise BadParameter("echo", "is of completions")
-    choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
-    if choices > 1 and wishes.seed is not None:
-        raise BadParameter("n", "with a seed all choices would be equal")
-    prompt = given.get("prompt")
-    prompts = [] if is_chat else checked("prompt", _PROMPTS, prompt if isinstance(prompt, list) else [prompt])
-    if len(prompts) * choices > MOST_PROMPTS:
-        raise BadParameter("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
-    if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
-        raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
-    options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
-    return Wanted(
-        prompts=prompts,
-        messages=_messages(given.get("messages")) if is_chat else [],
-        choices=choices,
-        is_stream=is_stream,
-        has_usage=options.include_usage,
-        wishes=wishes,
-    )
-
-
 def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[is_chat]}
     parameters |= {name: given[field] for field, name in _NAMES.items() if field in given}
@@ -138,9 +106,36 @@ class OpenAi(Lmi):
         self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time())}
 
     def read(self, value: Any, model: str) -> Wanted:
-        """As `wanted_of`."""
+        """Of a parsed body; the model is found already. Raises HttpError; BadParameter."""
         self._same["model"] = model
-        self._wanted = wanted_of(value, is_chat=self.is_chat)
+        if not isinstance(value, dict):
+            raise HttpError(400, "the body must be a JSON object")
+        given = {name: entry for name, entry in value.items() if entry is not None}
+        for field, neutral in _REFUSED.items():
+            if field in given and given[field] not in neutral:
+                raise BadParameter(field, "this server cannot do that")
+        wishes = _wishes(given, is_chat=self.is_chat)
+        is_stream = checked("stream", bool, given.get("stream", False))
+        if checked("echo", bool, given.get("echo", False)) and self.is_chat:
+            raise BadParameter("echo", "is of completions")
+        choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
+        if choices > 1 and wishes.seed is not None:
+            raise BadParameter("n", "with a seed all choices would be equal")
+        prompt = given.get("prompt")
+        prompts = [] if self.is_chat else checked("prompt", _PROMPTS, prompt if isinstance(prompt, list) else [prompt])
+        if len(prompts) * choices > MOST_PROMPTS:
+            raise BadParameter("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
+        if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
+            raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
+        options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
+        self._wanted = Wanted(
+            prompts=prompts,
+            messages=_messages(given.get("messages")) if self.is_chat else [],
+            choices=choices,
+            is_stream=is_stream,
+            has_usage=options.include_usage,
+            wishes=wishes,
+        )
         return self._wanted
 
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:

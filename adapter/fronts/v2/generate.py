@@ -24,7 +24,7 @@ from adapter.fronts.asking import Place, begun, info_of, only
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import filled
+from adapter.fronts.v2.infer import Head, filled, meant
 from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
 from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
@@ -49,7 +49,7 @@ async def whole(inference: TritonInference, place: Place, value: Any) -> web.Res
     asked = requested(info, place.version, value)
     response = await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
     size_bytes = sum(map(len, response.raw_output_contents))
-    return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, place, response)), JSON)
+    return bytes_answer(await off_loop_if_large(size_bytes, partial(generated, response, place.name)), JSON)
 
 
 async def streamed(inference: TritonInference, place: Place, value: Any, request: Request) -> web.StreamResponse:
@@ -90,11 +90,7 @@ def _event(place: Place, response: Any) -> bytes:
     """Nothing for an answer that only says that the stream has ended."""
     if is_final(response) and not response.outputs:
         return b""
-    return b"data: %s\n\n" % _text(place, response)
-
-
-def _text(place: Place, response: Any) -> bytes:
-    return generated(response, place.name)
+    return b"data: %s\n\n" % generated(response, place.name)
 
 
 def requested(info: ModelInfo, version: str, value: Any) -> Any:
@@ -108,11 +104,7 @@ def requested(info: ModelInfo, version: str, value: Any) -> Any:
         raise HttpError(400, "the body must be a JSON object")
     known = {entry.name: entry for entry in info.metadata.inputs}
     parameters: dict[str, Parameter] = {}
-    request_id = value.get(_ID, "") if _ID not in known else ""
-    if not isinstance(request_id, str):
-        raise HttpError(400, "'id' must be a string")
-    _check_whole("'id'", request_id)
-    request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version, id=request_id)
+    request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
     nested = value.get(PARAMETERS, {})
     if not isinstance(nested, dict) or PARAMETERS in known:
         raise HttpError(400, f"{PARAMETERS!r} must be an object, and cannot be the name of an input")
@@ -121,18 +113,13 @@ def requested(info: ModelInfo, version: str, value: Any) -> Any:
         if key in known:
             _add(request, known[key], given)
         elif isinstance(given, bool | int | float | str):
-            _check_whole(f"the key {key!r}", key)
-            _check_whole(f"parameter {key!r}", given)
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
-    set_parameters(request, parameters)
+    head = meant(Head, {"id": value.get(_ID, "") if _ID not in known else "", "parameters": parameters})
+    request.id = head.id
+    set_parameters(request, head.parameters)
     return request
-
-
-def _check_whole(what: str, text: Any) -> None:
-    if isinstance(text, str) and "\0" in text:
-        raise HttpError(400, f"{what} has a NUL, at which Triton would cut it")
 
 
 def _add(request: Any, info: Any, given: Any) -> None:

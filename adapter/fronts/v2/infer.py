@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import orjson
@@ -31,6 +31,7 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 SHARED_MEMORY = "shared_memory_region"
 """Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
+T = TypeVar("T")
 _NUMBER = re.compile(r"\s*[0-9]{1,18}\s*", re.ASCII)
 
 
@@ -145,11 +146,24 @@ class _Input(_Output, kw_only=True):
     data: Any = None
 
 
-class _Body(msgspec.Struct):
-    inputs: list[_Input]
-    outputs: list[_Output] = []
+class Head(msgspec.Struct, kw_only=True):
+    """What a request has beside its tensors."""
+
     id: _Text = ""
     parameters: _Parameters = {}
+
+
+class _Body(Head):
+    inputs: list[_Input]
+    outputs: list[_Output] = []
+
+
+def meant(kind: type[T], value: Any) -> T:
+    """A parsed request as this struct. Raises HttpError 400: with the place of what is wrong."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
 
 
 def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) -> int | None:
@@ -173,10 +187,7 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     Raises:
         HttpError: 400, with the name of what is wrong.
     """
-    try:
-        body = msgspec.convert(value, _Body)
-    except msgspec.ValidationError as error:
-        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
+    body = meant(_Body, value)
     if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
         raise HttpError(400, "shared memory is not served here; send the data itself")
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)
