@@ -70,7 +70,9 @@ async def _serve(settings: Settings) -> NoReturn:
             capacity_bytes=capacity.capacity_bytes,
             usable_bytes=capacity.usable_bytes,
         )
-        _warn_of_threads(settings)
+        if (threads := settings.triton.load_threads) <= (slots := capacity.max_loading):
+            cause = f"TRITON_LOAD_THREADS ({threads}) is not more than LOADING_CONCURRENCY ({slots})"
+            log.warning("triton.load_threads", cause=f"{cause}: a load that never ends keeps a loading slot")
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
         fronts = [adapter.fronts] if adapter.fronts else []
         if adapter.companion is not None and adapter.companion.exit_code is not None:
@@ -112,18 +114,6 @@ async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: Iterable[asynci
     for task in done - {stopped}:
         log.error("task.ended", task=task.get_name(), exc_info=task.exception())
     return stopped in done
-
-
-def _warn_of_threads(settings: Settings) -> None:
-    slots, threads = settings.capacity.max_loading, settings.triton.load_threads
-    if threads <= slots:
-        fewer = f"no more than {threads} models are loaded at once, and " if threads < slots else ""
-        log.warning(
-            "triton.load_threads",
-            cause=f"TRITON_LOAD_THREADS ({threads}) is not more than LOADING_CONCURRENCY ({slots})",
-            consequence=f"{fewer}a load that never ends keeps a loading slot: give Triton more with --model-load-thread-count, "
-            "and say so in TRITON_LOAD_THREADS",
-        )
 
 
 def _leave(code: int) -> NoReturn:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import shutil
 import signal
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import VolumeSettings
@@ -30,7 +28,6 @@ PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
 CLEAR = "\033[2J\033[H"
 """A terminal is empty then, with the cursor at its top."""
-_MIN_WIDTH = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,14 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return USAGE
 
 
-def settings_table(width: int) -> str:
-    """All settings for a terminal: meanings wrapped under a line of name, unit and default."""
+def settings_text() -> str:
+    """All settings: a line of name, unit and default, and one of meaning."""
     lines = []
     for about, meaning in explained():
         default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
-        head = f"{about['env']}  ({about['kind'].unit}{default})"
-        for text, indent in ((head, ""), (meaning.replace("`", "").replace("**", ""), "    ")):
-            lines.extend(textwrap.wrap(text, max(width, _MIN_WIDTH), initial_indent=indent, subsequent_indent="    "))
+        lines += [f"{about['env']}  ({about['kind'].unit}{default})", "    " + meaning.replace("`", "").replace("**", "")]
     return "\n".join(lines) + "\n"
 
 
@@ -135,8 +130,6 @@ def _serve(_chosen: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: os._exit(128 + number))
     settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
-    for warning in retired_warnings():
-        _complain(f"warning: {warning}")
     gc.disable()  # a collection would look through what is being imported, again and again; it stays anyway
     try:
         from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
@@ -147,29 +140,28 @@ def _serve(_chosen: argparse.Namespace) -> int:
 
 
 def _settings(_chosen: argparse.Namespace) -> int:
-    _say(settings_table(shutil.get_terminal_size().columns))
+    _say(settings_text())
     return OK
 
 
 def _probe(chosen: argparse.Namespace) -> int:
-    is_well, lines = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
-    _say("".join(f"{line}\n" for line in lines))
+    is_well, line = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
+    _say(f"{line}\n")
     return OK if is_well else FAILED
 
 
-def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence[str]]:
+def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
     """The health of all adapters of a service, or of the one with these settings: over HTTP if it has no interface for ModelMesh."""
     if service is None and (endpoint := read_group(SpiSettings).listen) is not None:
-        from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
+        from adapter.spi import probe  # noqa: PLC0415 - brings gRPC
 
-        is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
-        return is_well, [line]
+        return probe.probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
     service = service or Endpoint(host="127.0.0.1", port=read_group(TelemetrySettings).metrics_port)
     if not service.port:
-        return False, ["cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"]
-    from adapter.telemetry import pods  # noqa: PLC0415 - only for these cases
+        return False, "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"
+    from adapter.telemetry import asking  # noqa: PLC0415 - only for these cases
 
-    return pods.ask(service, ready=ready, timeout_seconds=timeout_seconds)
+    return asking.probe(service, ready=ready, timeout_seconds=timeout_seconds)
 
 
 def _layout(chosen: argparse.Namespace) -> int:

@@ -54,21 +54,21 @@ class ModelInfo:
 
 
 class Failure(Enum):
-    """What a caller may conclude from a failed inference. Each front has its own status for each."""
+    """What a caller may conclude from a failed inference; the value is HTTP's status for it, where a front has no other one."""
 
-    INVALID = "invalid"
+    INVALID = 400
     """The caller's mistake: Triton says INVALID_ARGUMENT, OUT_OF_RANGE, ALREADY_EXISTS or FAILED_PRECONDITION."""
-    NOT_FOUND = "not_found"
+    NOT_FOUND = 404
     """No such model or version, or it is not loaded."""
-    UNAVAILABLE = "unavailable"
+    UNAVAILABLE = 503
     """Triton is away or stopping, or a queue is full: the same request may work later."""
-    UNSUPPORTED = "unsupported"
+    UNSUPPORTED = 501
     """UNIMPLEMENTED: as a decoupled model that is asked for one answer."""
-    DENIED = "denied"
+    DENIED = 403
     """PERMISSION_DENIED, UNAUTHENTICATED."""
-    TIMEOUT = "timeout"
+    TIMEOUT = 504
     """DEADLINE_EXCEEDED, or CANCELLED by the server."""
-    INTERNAL = "internal"
+    INTERNAL = 500
     """The model or its backend has failed."""
 
 

@@ -43,7 +43,7 @@ from adapter.waits import end, set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
-    from adapter.fronts.listening import Listeners
+    from adapter.fronts.edge import Listeners
     from adapter.triton.inference.client import MeshInference
 
 READ_SECONDS = 5.0
@@ -91,15 +91,7 @@ async def build(
     async with AsyncExitStack() as stack:
         volume = stack.enter_context(closing(Volume(settings.volume.repository_dir, settings.volume.cache_dir)))
         volume.claim()
-        companion = None
-        if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
-            companion = Companion(
-                settings.companion.command,
-                environment=inherited(),
-                exit_seconds=settings.companion.exit_seconds,
-                wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
-            )
-            stack.push_async_callback(companion.end)
+        companion = _companion(stack, settings)  # as soon as its repository folder is there: it is slow to start
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
         space.show_metrics()
@@ -115,10 +107,7 @@ async def build(
         stack.callback(store.close)
         own = journal.records if settings.v2.has_repository else None
         repository = stack.enter_context(closing(Repository(volume, space, own=own)))
-        seconds = settings.capacity.load_timeout_ms / 1000
-        limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
-        server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
-        stack.push_async_callback(_close, server)
+        server = _triton(stack, settings, repository)
         memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity)
         lifecycle = RuntimeLifecycle(
             ports=Ports(store, repository, server, journal, memory),
@@ -127,39 +116,71 @@ async def build(
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
-        metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
-        metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
-        metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
-        heartbeat = Heartbeat()
-        if settings.telemetry.metrics_port:
-            http = TelemetryServer(
-                port=settings.telemetry.metrics_port,
-                heartbeat=heartbeat,
-                readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
-                notice=lifecycle.notice,
-                triton=server.health,
-            )
-            stack.callback(http.close)
-        root_tasks = [_task(stack, heartbeat.run(), "heartbeat"), _task(stack, server.watch(), "watch of Triton")]
-        root_tasks.append(_task(stack, memory.run(), "watch of memory"))
+        root_tasks = [
+            _task(stack, _telemetry(stack, settings, lifecycle, server), "heartbeat"),
+            _task(stack, server.watch(), "watch of Triton"),
+            _task(stack, memory.run(), "watch of memory"),
+        ]
         if companion is not None:
             root_tasks.append(_task(stack, companion.ended(), "Triton's process"))
         reading = _task(stack, store.ready(), "cache")
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
-        runtime = ModelRuntime(
-            lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids, in_force=memory.in_force
-        )
-        spi = None
-        if settings.spi.listen is not None:
-            spi = await listen(
-                endpoint=settings.spi.listen, runtime=runtime, readiness=lifecycle.readiness, reflection=settings.spi.reflection
-            )
-            stack.push_async_callback(spi.stop, 0)
-        _task(stack, _prepared(store, runtime.has_told), "storage clients")
+        spi = await _spi(stack, settings, lifecycle, memory, store)
         fronts = await _fronts(stack, settings, lifecycle, server, repository) if settings.has_fronts else None
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
+
+
+def _companion(stack: AsyncExitStack, settings: Settings) -> Companion | None:
+    """Triton as our child, where it is."""
+    if settings.companion.command is None:
+        return None
+    companion = Companion(
+        settings.companion.command,
+        environment=inherited(),
+        exit_seconds=settings.companion.exit_seconds,
+        wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
+    )
+    stack.push_async_callback(companion.end)
+    return companion
+
+
+def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -> TritonServer:
+    seconds = settings.capacity.load_timeout_ms / 1000
+    limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
+    server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
+    stack.push_async_callback(_close, server)
+    return server
+
+
+def _telemetry(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Coroutine[Any, Any, None]:
+    """What is announced, as metrics; health over HTTP, where it is on. Returns the heartbeat, to be run."""
+    metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
+    metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
+    metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
+    heartbeat = Heartbeat()
+    if settings.telemetry.metrics_port:
+        http = TelemetryServer(
+            port=settings.telemetry.metrics_port,
+            heartbeat=heartbeat,
+            readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
+            notice=lifecycle.notice,
+            triton=server.health,
+        )
+        stack.callback(http.close)
+    return heartbeat.run()
+
+
+async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, memory: Watch, store: Store) -> SpiServer | None:
+    """The interface for ModelMesh, where it is on; and what is prepared once that was asked."""
+    runtime = ModelRuntime(lifecycle, lambda: memory.in_force(settings.capacity), settings.volume.reserved_ids)
+    spi = None
+    if (endpoint := settings.spi.listen) is not None:
+        spi = await listen(endpoint=endpoint, runtime=runtime, readiness=lifecycle.readiness, reflection=settings.spi.reflection)
+        stack.push_async_callback(spi.stop, 0)
+    _task(stack, _prepared(store, runtime.has_told), "storage clients")
+    return spi
 
 
 @asynccontextmanager
@@ -172,8 +193,8 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
     Raises:
         StartError: it cannot start.
     """
-    from adapter.fronts import v2  # noqa: PLC0415 - an extra
-    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.fronts.edge import Listeners  # noqa: PLC0415 - an extra
+    from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         inference = _modelmesh(settings.v2.endpoint or settings.rest_proxy.endpoint, settings.rest_proxy)
@@ -196,8 +217,10 @@ async def _fronts(
     stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, repository: Repository
 ) -> Listeners:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
-    from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
-    from adapter.fronts.listening import Listeners  # noqa: PLC0415
+    from adapter.fronts import sagemaker  # noqa: PLC0415 - as the docstring says
+    from adapter.fronts.edge import Listeners  # noqa: PLC0415
+    from adapter.fronts.llm import routes as llm  # noqa: PLC0415
+    from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
     from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
 
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)

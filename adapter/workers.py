@@ -151,7 +151,7 @@ class Workers:
 
     async def run(self, work: Callable[[Stop], T], *, is_stopped: bool = True) -> T:
         """
-        Run `work` in a thread. When cancelled, stop it, wait for its end, then go on with the cancel.
+        Run `work` in a thread. When cancelled, stop it (or not: a clean-up), wait for its end, then go on with the cancel.
 
         Raises:
             whatever `work` raises.
@@ -175,10 +175,6 @@ class Workers:
         `work`.
         """
         return work() if items <= QUICK_ITEMS else await self.run(lambda _: work())
-
-    async def run_to_end(self, work: Callable[[Stop], T]) -> T:
-        """As `run`; when cancelled, let `work` go on to its end, for clean-up."""
-        return await self.run(work, is_stopped=False)
 
     def start(self, work: Callable[[Stop], object]) -> None:
         """Run `work` in a thread without a caller that waits; it must not raise. Nothing happens after `close`."""

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from adapter import errors
 from adapter.errors import AdapterError
-from adapter.inference import Failure, InferenceFailed
+from adapter.inference import InferenceFailed
 from adapter.serving import AlreadyLoaded
 from adapter.telemetry.logs import note
 
@@ -39,16 +39,6 @@ STATUSES: dict[type[AdapterError], int] = {
 }
 """Inherited by subclasses that are not listed."""
 
-FAILURES: dict[Failure, int] = {
-    Failure.INVALID: 400,
-    Failure.NOT_FOUND: 404,
-    Failure.UNAVAILABLE: UNAVAILABLE,
-    Failure.UNSUPPORTED: 501,
-    Failure.DENIED: 403,
-    Failure.TIMEOUT: 504,
-    Failure.INTERNAL: 500,
-}
-
 
 class HttpError(Exception):
     """A request that a front refuses. The text is one line for its caller."""
@@ -63,7 +53,7 @@ class HttpError(Exception):
 def status_of(error: AdapterError) -> int:
     """The status of a failure, of the nearest listed class."""
     if isinstance(error, InferenceFailed):
-        return FAILURES[error.failure]
+        return error.failure.value
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from adapter.errors import ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import HttpError
-from adapter.fronts.bodies import is_counted
-from adapter.fronts.edge import Request
 from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
 from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
@@ -56,21 +54,6 @@ def serving(model: KnownModel | None, name: str) -> KnownModel:
 async def info_of(inference: TritonInference, place: Place) -> ModelInfo:
     """What a model says of itself; as long as the adapter has placed it, it is asked once. Raises InferenceFailed."""
     return await inference.model_info(place.model, place.version, placed=place.placed)
-
-
-async def look_up(request: Request, inference: TritonInference, place: Place) -> None:
-    """
-    Ask for a model before a long body is read: for one that does not exist none is.
-
-    Raises:
-        InferenceFailed: as `TritonInference.model_info`; not where that is restricted.
-    """
-    if is_counted(request.content_length):
-        try:
-            await info_of(inference, place)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.DENIED:
-                raise
 
 
 Answers = AsyncGenerator[Any, None]

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
+import msgspec
 import orjson
 from aiohttp import web
 from prometheus_client import Counter, Gauge, Histogram
@@ -243,3 +244,11 @@ def parsed(text: bytes) -> Any:
     except (ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None
     return value
+
+
+def structured(kind: type[Result], body: bytes) -> Result:
+    """A body of JSON as this struct; no body is an empty object. Raises HttpError: 400."""
+    try:
+        return msgspec.json.decode(body.strip() or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HttpError(400, f"the body is no such request: {error}") from None

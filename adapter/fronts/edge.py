@@ -1,8 +1,8 @@
 """
 What stands around every request of every front: routes, names, limits, the canonical line, errors.
 
-A front is a list of routes and one way to write an error. All else is here, once, on aiohttp's low-level server. A client that leaves
-cancels its handler, and whatever the handler has asked for with it.
+A front is a list of routes and one way to write an error. All else is here, once, on aiohttp's low-level server, in the adapter's own
+loop. A client that leaves cancels its handler, and whatever the handler has asked for with it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import ssl
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,13 +23,13 @@ import structlog
 from aiohttp import hdrs, http_exceptions, web
 from structlog.contextvars import bound_contextvars
 
-from adapter.errors import UNEXPECTED, AdapterError, StartError
+from adapter.errors import UNEXPECTED, AdapterError, ListenError, StartError
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
 from adapter.fronts.bodies import CONNECTIONS, IN_FLIGHT, REFUSED, SECONDS, Bodies, Budget
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs
-from adapter.telemetry.redaction import in_one_line
+from adapter.telemetry.redaction import in_one_line, remember
 
 REQUEST_ID = "X-Request-Id"
 SERVER = "adapter"
@@ -37,6 +38,8 @@ REPOSITORY = "model-repository"
 GROUPS = frozenset({"health", "metadata", "inference", REPOSITORY, "model-config", "statistics"})
 """Of routes, for HTTP_RESTRICTED_API."""
 KEEP_ALIVE_SECONDS = 75.0
+BACKLOG = 512
+CLOSE_SECONDS = 1.0
 _ID = re.compile(r"[!-~]{1,128}")
 _NAME = re.compile(r"\\{(\w+)\\}")
 """Of a path, escaped."""
@@ -282,6 +285,7 @@ def rules_of(text: str) -> dict[str, Rule]:
     for entry in filter(None, (part.strip() for part in text.split(";"))):
         names, colon, pair = entry.partition(":")
         header, equals, value = pair.partition("=")
+        remember(value, lasts=True)
         if not (colon and equals and value and _HEADER.fullmatch(header)):
             raise StartError("HTTP_RESTRICTED_API: each entry is written as model-repository,model-config:Header=value")
         for name in (part.strip() for part in names.split(",")):
@@ -291,3 +295,50 @@ def rules_of(text: str) -> dict[str, Rule]:
                 raise StartError(f"HTTP_RESTRICTED_API: the group {name} has two rules")
             found[name] = (header, value)
     return found
+
+
+class Listeners:
+    """The ports that are open."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._budget = Budget(settings.bodies_bytes)
+        self._open: list[tuple[Server, web.ServerRunner]] = []
+
+    async def open(self, front: Front, port: int, variable: str) -> None:
+        """
+        Listen for one front; `variable` names its port in errors.
+
+        Raises:
+            ListenError: the port cannot be used.
+            StartError: certificate, key or HTTP_RESTRICTED_API cannot be used.
+        """
+        server = Server(front, self._settings, rules_of(self._settings.rules), self._budget)
+        context = _tls(self._settings)
+        runner = web.ServerRunner(server, shutdown_timeout=CLOSE_SECONDS)
+        await runner.setup()
+        self._open.append((server, runner))
+        try:
+            await web.TCPSite(runner, self._settings.address, port, ssl_context=context, backlog=BACKLOG, reuse_port=False).start()
+        except OSError as error:
+            raise ListenError(f"{variable} {port} cannot be used: {(error.strerror or str(error)).lower()}") from error
+
+    async def drained(self, seconds: float) -> None:
+        """Refuse new requests with 503, and return when the running ones have ended, or the time is up."""
+        await asyncio.gather(*(server.drained(seconds) for server, _ in self._open))
+
+    async def close(self) -> None:
+        """Close all ports and connections; running requests are cancelled."""
+        for _, runner in self._open:
+            await runner.cleanup()
+
+
+def _tls(settings: HttpSettings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"HTTP_TLS_CERT {settings.tls_cert} and HTTP_TLS_KEY {settings.tls_key} cannot be used: {error}") from error
+    return context

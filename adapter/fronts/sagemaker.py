@@ -19,20 +19,21 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
 from adapter.fronts.asking import NOT_FOUND, obstacle_of, place_of, serving
-from adapter.fronts.bodies import off_loop_if_large, parsed
+from adapter.fronts.bodies import off_loop_if_large, parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.llm.answering import Answering
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai
-from adapter.fronts.llm.routes import TARGET, target_of
+from adapter.fronts.llm.routes import TARGET, Answering, target_of
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import header_length, inferred
 from adapter.inference import Failure, InferenceFailed
@@ -46,17 +47,8 @@ BINARY = "application/vnd.sagemaker-triton.binary+json"
 _BINARY = re.compile(re.escape(BINARY) + r"\s*;\s*json-header-size=(.*)", re.IGNORECASE | re.DOTALL)
 _THEIR_FAULT = (Failure.INVALID, Failure.UNSUPPORTED)
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-_TYPES = {
-    404: "ModelNotFoundException",
-    405: "MethodNotAllowedException",
-    409: "ConflictStatusException",
-    413: "RequestEntityTooLargeException",
-    415: "UnsupportedMediaTypeException",
-    500: "InternalServerException",
-    503: "ServiceUnavailableException",
-    504: "RequestTimeoutException",
-    507: "InsufficientStorageException",
-}
+_TYPES = {400: "BadRequest", 404: "ModelNotFound", 409: "ConflictStatus", 500: "InternalServer", 504: "RequestTimeout"}
+"""Where multi-model-server has another word than HTTP."""
 MOST = 100
 """Of a page."""
 _PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
@@ -95,7 +87,8 @@ class _Handlers:
 
     async def load(self, request: Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        model = _named_in(await request.read_by(parsed))
+        load = await request.read_by(partial(structured, _Load))
+        model = Named(load.model_name, load.url)
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
         spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))
@@ -208,8 +201,8 @@ def _shown(model: KnownModel) -> Mapping[str, str]:
 
 
 def _fails(_request: Request, status: int, text: str) -> web.Response:
-    kind = _TYPES.get(status, "BadRequestException")
-    return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)
+    kind = _TYPES.get(status) or HTTPStatus(status).phrase.title().replace(" ", "")
+    return json_answer({"error": text, "code": status, "type": f"{kind}Exception", "message": text}, status)
 
 
 def _written(body: bytes, length: int | None) -> web.Response:
@@ -253,10 +246,6 @@ def model_id_of(name: str) -> str:
     return name if is_plain else f"sm-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-def _named_in(value: Any) -> Named:
-    if not isinstance(value, dict):
-        raise HttpError(400, "the body must be a JSON object with model_name and url")
-    for field in ("model_name", "url"):
-        if not isinstance(value.get(field), str) or not value[field]:
-            raise HttpError(400, f"the body must have a {field}, which is a string")
-    return Named(value["model_name"], value["url"])
+class _Load(msgspec.Struct):
+    model_name: str
+    url: str

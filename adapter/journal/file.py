@@ -60,10 +60,6 @@ class NoJournal(JournalProblem):
     """There is no file."""
 
 
-class OtherBoot(JournalProblem):
-    """The machine has restarted since: the file may be older than what it tells of."""
-
-
 @dataclass(frozen=True)
 class Found:
     """What a file says."""
@@ -109,7 +105,7 @@ def read(path: Path, boot_id: str) -> Found:
     if head.format != FORMAT:
         raise JournalProblem(f"it has format {head.format}, and this adapter reads {FORMAT}")
     if head.boot_id != boot_id:
-        raise OtherBoot("it is of an earlier boot: the machine has restarted since it was written")
+        raise JournalProblem("it is of an earlier boot: the machine has restarted since it was written")
     found = Found(bytes.fromhex(head.salt))
     for key, entry in filter(None, map(read_line, map(_whole, lines))):
         found.put(key, entry)

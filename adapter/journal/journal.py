@@ -31,7 +31,6 @@ from adapter.journal.file import (
     JournalProblem,
     Key,
     NoJournal,
-    OtherBoot,
     gone_line,
     key_of,
     line_of,
@@ -79,8 +78,7 @@ class Journal:
         except JournalProblem as problem:
             self._known = Found(secrets.token_bytes(SALT_BYTES))
             if not isinstance(problem, NoJournal):
-                tell = log.info if isinstance(problem, OtherBoot) else log.warning
-                tell("journal.ignored", path=str(path), cause=str(problem))
+                log.warning("journal.ignored", path=str(path), cause=str(problem))
                 discard(path)
         self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
         self.digests = Digests(self._known.salt)

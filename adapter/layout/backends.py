@@ -11,16 +11,41 @@ writes to, into a list with one place for each input of the request (outputs are
 vllm_backend `src/model.py` (`auto_complete_config` always sets the decoupled policy, `initialize` asserts it); ModelMesh
 `SidecarModelMesh.java` (unary calls only). dali_backend `src/model_provider/model_provider.h`: `GenerateAutoserializeCmd`
 puts the path of the model's file into a command for `system`; releases before `ValidatePath` compare it with nothing.
+
+The FIL backend is told of a forest what its file says, and what a user tells it is compared with that. It writes as many
+numbers for each row as the forest has outputs into the buffer that Triton makes from the config, and reads as many as the
+forest has features from the request: neither is compared with the config, and both go beyond the buffers where the config is
+wrong. So both counts come from the file, once it is there. The exceptions: of several classes, `output_class` without
+`predict_proba` goes through a buffer of the backend's own and gives one number, the class; of a forest of one output,
+`predict_proba` gives two on a GPU.
+
+Nothing is said of the trees themselves: Treelite does not validate all of them, so users who may deploy a forest must be trusted with
+Triton.
+
+Source: fil_backend `src/cpu_forest_model.h`, `src/gpu_forest_model.h`, `src/tl_model.h`, `src/nvforest_predict.h` (which sizes
+are written, on CPU and GPU, of the old FIL, of the new one, of GTIL and of nvForest), `src/shared_state.h` (`output_class` is
+required, releases from 25.09 on take it for `is_classifier`; `threshold` is required with it),
+`docs/model_config.md`; treelite `src/gtil/output_shape.cc`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
 
 from adapter.errors import InvalidModel
+from adapter.layout import forests, model_config
+from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
+from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.tree import LayoutError, Tree, shortened
+from adapter.model import Decide
+from adapter.volume.trees import Ends
 
 DECOUPLED = "it may answer a request any number of times, and ModelMesh forwards calls with one answer only"
 
@@ -31,6 +56,11 @@ _EARLIER_FILES = frozenset({"model.graphdef", "model.plan", "model.onnx", "model
 _EARLIER_DIRECTORIES = frozenset({"model.savedmodel", "model.onnx", "model.xml"})
 """What Triton looks for before model.py, in the directory whose name sorts first."""
 _NO_SHELL = re.compile(r"[\w.~:@%+=,-]+", re.ASCII)
+FIL = "fil"
+FIL_BATCH_SIZE = 32768
+"""The FIL backend works in batches only; its documentation's own example."""
+INPUT, OUTPUT = "input__0", "output__0"
+_TRUE = frozenset({"true", "1"})
 
 
 def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> None:
@@ -85,9 +115,7 @@ def check_positions(names: list[str]) -> None:
         InvalidModel: a place is not there, and the backend would write to it.
     """
     numbers = [number for _, mark, number in (name.partition("__") for name in names) if mark and re.fullmatch("[0-9]*", number)]
-    if len(numbers) < len(names):
-        return
-    for name, number in zip(names, numbers, strict=True):
+    for name, number in zip(names, numbers, strict=True) if len(numbers) == len(names) else ():
         if int(number[:20] or "0") >= len(names):
             raise InvalidModel(
                 f"the schema has {len(names)} input{'s' * (len(names) > 1)} and calls one {shortened(name)}: the PyTorch backend takes "
@@ -108,8 +136,7 @@ def hint(kind: ModelType, config: ModelConfig, version: Tree) -> str:
     if (backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so) and not (
         config.said.input and config.said.output
     ):
-        add = "name all of them in the schema or in config.pbtxt" if config.text else "add a schema (schema_path) or a config.pbtxt"
-        return f"the PyTorch backend does not fill in inputs and outputs: {add}"
+        return "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
     return ""
 
 
@@ -118,3 +145,143 @@ def warnings(config: ModelConfig) -> tuple[str, ...]:
     if config.is_decoupled:
         return (f"the model is decoupled: {DECOUPLED}; ask Triton itself, or serve a model that is not decoupled",)
     return ()
+
+
+def check_forest_schema(tensors: Schema) -> None:
+    """
+    What a schema may say of a forest, whatever the file has.
+
+    Raises:
+        InvalidModel: it has a tensor that the backend does not.
+    """
+    for side, own in ((tensors.inputs, INPUT), (tensors.outputs, OUTPUT)):
+        for tensor in side:
+            if tensor.name != own:
+                raise InvalidModel(
+                    f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {own}: "
+                    "name it so, or bring a config.pbtxt"
+                )
+            if tensor.data_type != "TYPE_FP32":
+                raise InvalidModel(f"the schema gives {tensor.name} another datatype than FP32, the only one of the FIL backend")
+
+
+def forest_config(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
+    """
+    The forest's place in the directory of its version, and the config that is written beside it.
+
+    `path` is for error texts, and the usual name of its format is what the file is placed under until then.
+
+    Without a schema a forest of several classes answers one probability for each.
+
+    Raises:
+        InvalidModel: the counts cannot be told, or the schema says others.
+    """
+    try:
+        forest = forests.read(next(word for word, usual in FORMATS.items() if usual == name), ends)
+    except Unreliable as reason:
+        raise InvalidModel(
+            f"{shortened(path)}: what the FIL backend must be told of this forest cannot be taken from the file: {reason}; "
+            f"add a config.pbtxt with the dims of {INPUT} and {OUTPUT}, and with output_class"
+        ) from reason
+    if forest.targets > 1:
+        raise InvalidModel(
+            f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
+            f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
+        )
+    inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
+    width = next((tensor.dims[0] for tensor in outputs), forest.outputs)
+    answer = {"output_class": "false"}
+    if forest.classes > 1 or width > 1:
+        answer = {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
+    parameters = {"model_type": forest.model_type, **answer}.items()
+    text = (
+        f'backend: "{FIL}"\nmax_batch_size: {FIL_BATCH_SIZE}\n'
+        f'input {{ name: "{INPUT}" data_type: TYPE_FP32 dims: [ {forest.features} ] }}\n'
+        f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
+        "dynamic_batching { }\n"
+    ) + "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters)
+    config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
+    return f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config}
+
+
+def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
+    """The tensor of a schema with the numbers of the file. Raises InvalidModel."""
+    dims: tuple[int, ...] = (forest.outputs,)
+    words = forest.shown
+    if tensor.name == INPUT:
+        dims, words = (forest.features,), f"{forest.features} features"
+    elif tensor.dims == ((1,) if forest.classes > 1 else (2,)) and (forest.classes > 1 or forest.is_binary):
+        return tensor  # the class itself, or both probabilities
+    if tensor.dims not in ((VARIABLE,), dims):
+        raise InvalidModel(
+            f"the schema gives {tensor.name} {list(tensor.dims)} for each row, and {shortened(path)} says {words}: "
+            f"{list(dims)} belongs there"
+        )
+    return replace(tensor, dims=dims)
+
+
+def forest_questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> dict[str, Decide]:
+    """Of the forests of a user's own config: whether it makes room for what they give; none where the format is unknown."""
+    usual = FORMATS.get(_forest_format(config)) if config.said.backend == FIL else None
+    paths = [f"{version}/{config.said.default_model_filename or usual}" for version in versions if usual]
+    return {path: partial(_compared, config, path) for path in paths if path in tree.files}
+
+
+def _compared(config: ModelConfig, path: str, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
+    """
+    Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
+
+    Raises:
+        InvalidModel: Triton's buffers would be too small, with both numbers.
+    """
+    try:
+        forest = forests.read(_forest_format(config), ends)
+    except Unreliable:
+        return path, {}
+    if forest.model_type != _forest_format(config):  # the backend says so
+        return path, {}
+    given = _width(config.said.output, OUTPUT)
+    is_class, needed = _answered(config, forest)
+    if given is not None and given < needed:
+        raise InvalidModel(
+            f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would write {needed}: {shortened(path)} says "
+            f'{forest.shown}; give {OUTPUT} dims [ {needed} ], or output_class "true" and predict_proba "false" for the class alone'
+        )
+    if is_class and given is not None and given > forest.outputs:
+        raise InvalidModel(
+            f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would read them from {forest.outputs}: "
+            f"{shortened(path)} says {forest.shown}; give {OUTPUT} dims [ 1 ]"
+        )
+    columns = _width(config.said.input, INPUT)
+    if columns is not None and columns < forest.features:
+        raise InvalidModel(
+            f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}: "
+            f"{shortened(path)} says {forest.features} features"
+        )
+    return path, {}
+
+
+def _forest_format(config: ModelConfig) -> str:
+    return config.said.parameters["model_type"].string_value if "model_type" in config.said.parameters else "xgboost"
+
+
+def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
+    """Whether the answer is the class of several, out of a buffer of the backend's own; how many numbers are written for each row."""
+    parameters = {key: value.string_value.strip().lower() in _TRUE for key, value in config.said.parameters.items()}
+    answers_class = parameters.get("output_class", parameters.get("is_classifier", False))
+    with_probabilities = parameters.get("predict_proba", False)
+    if answers_class and not with_probabilities and forest.classes > 1:
+        return True, 1
+    groups = config.said.instance_group
+    is_on_cpu = bool(groups) and all(group.kind == group.KIND_CPU for group in groups)
+    return False, 2 if with_probabilities and forest.outputs == 1 and not is_on_cpu else forest.outputs
+
+
+def _width(side: Iterable[Any], name: str) -> int | None:
+    """Numbers for each row that the config makes room for; None where it does not say."""
+    dims = next((tensor.dims for tensor in side if tensor.name == name), ())
+    return prod(dims) if dims and min(dims) > 0 else None
+
+
+def _numbers(count: int) -> str:
+    return f"{count} number{'s' * (count != 1)}"

@@ -27,7 +27,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
 from adapter.errors import some
-from adapter.layout import backends, fil, model_config, schema
+from adapter.layout import backends, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
@@ -210,7 +210,7 @@ def native(
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
-        questions=fil.questions(final, rest, served),
+        questions=backends.forest_questions(final, rest, served),
     )
 
 

@@ -145,7 +145,7 @@ class ModelConfig:
         Raises:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
-        edits = [textproto.removal(self.text, found) for found in self.fields if found.name == "name"]
+        edits = [textproto.removal(found) for found in self.fields if found.name == "name"]
         edits += schema_edits(self.text, self.fields, "input", self.said.input, schema.inputs)
         edits += schema_edits(self.text, self.fields, "output", self.said.output, schema.outputs)
         edits += [Edit(at.start, at.end, textproto.quoted(names[name])) for name, _, _, at in self.references if names and name in names]
@@ -183,7 +183,7 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
 
     def lines() -> Iterator[str]:  # one for each token: its number tells the place, and spaces cost nothing
         for name, tokens in _known(text, fields, said.DESCRIPTOR):
-            for offset, token in tokens:
+            for _, offset, token in tokens:
                 places.append((offset, name))
                 yield token
 
@@ -195,11 +195,12 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
         words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
         if isinstance(error.__context__, UnicodeError):
             words = "not UTF-8"
-        raise Problem(offset, f"{name}: {words[:200]}") from error
+        shown = "".join(letter if letter.isprintable() else "?" for letter in words[:200])
+        raise Problem(offset, f"{name}: {shown}") from error
     return said
 
 
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[int, str]]]]:
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[str, int, str]]]]:
     """
     A field's name and tokens of it, each with its offset, until protobuf has seen all: none of fields that the message does not have.
 
@@ -221,7 +222,7 @@ def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[s
             elif value.kind != "message" and known.enum_type is not None:
                 yield found.name, textproto.tokens(text, at, value.start)
                 words = list(known.enum_type.values_by_name)
-                yield found.name, [(value.start, _enum(found.name, value, text[value.start : value.end], words))]
+                yield found.name, [("word", value.start, _enum(found.name, value, text[value.start : value.end], words))]
                 at = value.end
         yield found.name, textproto.tokens(text, at, found.end)
 

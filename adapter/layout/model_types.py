@@ -65,10 +65,6 @@ class ModelType:
         """
         return (self.rule or _one_file)(self, tree, is_single_file)
 
-    def is_own(self, name: str) -> bool:
-        """Whether a file has one of the endings."""
-        return name.lower().endswith(tuple(self.by_suffix))
-
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
@@ -88,7 +84,7 @@ def is_recognised(kind: ModelType, tree: Tree) -> bool:
     names = (*kind.file_names, *(_SAVED_MODEL_FILES if kind.directory_name == "model.savedmodel" else ()))
     if not kind.file_names and not kind.directory_name:
         return bool(tree.visible.file_names)
-    return any(name in tree.file_names for name in names) or _main_file(kind, tree) is not None
+    return any(name in tree.file_names for name in names) or len(_own_files(kind, tree)) == 1
 
 
 def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
@@ -134,9 +130,9 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     _refuse_keras(inner)
     if kind.directory_name in inner.directory_names:
         return dict(inner.files)
-    main = inner.file_names[0] if is_alone else _main_file(kind, inner)
-    if kind.file_name and main is not None and "variables" not in inner.names:
-        return _renamed(inner, main, kind.file_name)
+    own = inner.file_names if is_alone else _own_files(kind, inner)
+    if kind.file_name and len(own) == 1 and "variables" not in inner.names:
+        return _renamed(inner, own[0], kind.file_name)
     if is_alone:
         raise LayoutError(f"{shortened(inner.file_names[0])} is not a SavedModel")
     return inner.prefixed(kind.directory_name)
@@ -171,7 +167,7 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
     if kind.file_name in tree.file_names:
         return kind.file_name
     named = [name for name in tree.file_names if name in kind.file_names]
-    own = named or [name for name in tree.file_names if kind.is_own(name)]
+    own = named or _own_files(kind, tree)
     if len(own) > 1:
         advice = "leave one of them" if named else f"name one of them {' or '.join(kind.file_names)}"
         raise LayoutError(f"{' and '.join(map(shortened, own[:3]))} could each be the model; {advice}")
@@ -182,10 +178,9 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
     return own[0]
 
 
-def _main_file(kind: ModelType, tree: Tree) -> str | None:
-    """The only file at the top with one of the type's endings."""
-    found = [name for name in tree.file_names if kind.is_own(name)]
-    return found[0] if len(found) == 1 else None
+def _own_files(kind: ModelType, tree: Tree) -> list[str]:
+    """The files at the top with one of the type's endings."""
+    return [name for name in tree.file_names if name.lower().endswith(tuple(kind.by_suffix))]
 
 
 def _renamed(tree: Tree, old: str, new: str) -> Placed:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from adapter.errors import InvalidModel
-from adapter.layout import backends, bundles, fil, model_config, schema, textproto
+from adapter.layout import backends, bundles, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
@@ -70,8 +70,6 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
     try:
-        if listing.is_single_file and (len(listing.files) != 1 or "/" in listing.files[0].path):
-            raise LayoutError("the model path is a file, so one file is expected")
         check(file.path for file in listing.files)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
@@ -92,8 +90,6 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
 
 def _with_options(layout: Layout, listing: Listing) -> Layout:
     """What fronts read of the whole is that of the model that callers ask, unless that has its own."""
-    if listing.is_single_file:
-        return layout
     names = {OPTIONS_FILE} - layout.links.keys()
     names |= {name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths)}
     return replace(layout, links={**layout.links, **{file.path: file for file in listing.files if file.path in names}})
@@ -141,19 +137,16 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         )
     inside = Tree(kind.place(inner, is_single_file=is_single_file))
     placed = Tree(inside.prefixed(directory))
-    if tree and not placed:
+    if not placed:
         raise LayoutError("there are no files of a model")
-    if not tree:
-        return Layout({}, directories=(f"{directory}/{kind.directory_name}".rstrip("/"),))
     whole = Tree({**beside.files, **placed.files})
-    if kind.backend == fil.BACKEND:
+    if kind.backend == backends.FIL:
         questions = _forest(kind, inside, directory, schema_content)
         return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=questions)
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
     config = _config(kind, inside, has_schema=schema_content is not None)
-    layout = bundles.native(kind, spec.model_id, config, schema_content, whole)
-    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, ModelConfig(), inside))
+    return bundles.native(kind, spec.model_id, config, schema_content, whole)
 
 
 def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
@@ -179,10 +172,10 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
         InvalidModel: the schema cannot be used, whatever is in the file.
     """
     name = next(name for name in kind.file_names if name in version.file_names)
-    tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
-    fil.check_schema(tensors)
+    tensors = schema.read(schema_content, backends.FIL_BATCH_SIZE)
+    backends.check_forest_schema(tensors)
     path = version.files[name].path
-    return {f"{directory}/{name}": partial(fil.written, path, directory, name, tensors)}
+    return {f"{directory}/{name}": partial(backends.forest_config, path, directory, name, tensors)}
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:

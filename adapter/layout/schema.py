@@ -143,34 +143,22 @@ def schema_edits(text: str, config: Iterable[Field], side: str, said: Iterable[A
             raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(known.name)} is there twice")
         entries[known.name] = entry
     if list(entries) == [tensor.name for tensor in tensors]:
-        return [edit for tensor in tensors for edit in _entry_edits(text, entries[tensor.name], tensor)]
+        return [edit for tensor in tensors for edit in _entry_edits(entries[tensor.name], tensor)]
     block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
     if not fields:
         return [Edit(len(text), len(text), block if not text or text.endswith("\n") else "\n" + block)]
     first, *others = fields
-    is_last_on_line = text[first.end : first.end + 1] in ("", "\n")
-    return [Edit(first.start, first.end, block.rstrip("\n") if is_last_on_line else block), *(removal(text, field) for field in others)]
+    return [Edit(first.start, first.end, block), *map(removal, others)]
 
 
 def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
     """One entry of its own, ending in a newline."""
     if entry is None:
         return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  {tensor.dims_field}\n}}\n"
-    return f"{side} {splice(text, sorted(_entry_edits(text, entry, tensor)), entry.start, entry.end)}\n"
+    return f"{side} {splice(text, sorted(_entry_edits(entry, tensor)), entry.start, entry.end)}\n"
 
 
-def _entry_edits(text: str, entry: Value, tensor: Tensor) -> list[Edit]:
-    """Give an entry of the config the tensor's type and dims, unless it has them."""
-    changes: list[Edit] = []
-    missing = ""
-    for name, wanted, values in (
-        ("data_type", f"data_type: {tensor.data_type}", [tensor.data_type]),
-        ("dims", tensor.dims_field, list(map(str, tensor.dims))),
-    ):
-        fields = [field for field in entry.fields if field.name == name]
-        if not fields:
-            missing += f" {wanted} "
-        elif [text[value.start : value.end] for value in inner(fields, name)] != values:
-            changes.append(Edit(fields[0].start, fields[0].value_end, wanted))
-            changes += [removal(text, field) for field in fields[1:]]
-    return [Edit(entry.start + 1, entry.start + 1, missing), *changes] if missing else changes
+def _entry_edits(entry: Value, tensor: Tensor) -> list[Edit]:
+    """Give an entry of the config the tensor's type and dims."""
+    new = Edit(entry.start + 1, entry.start + 1, f" data_type: {tensor.data_type} {tensor.dims_field}")
+    return [new, *(removal(field) for field in entry.fields if field.name in ("data_type", "dims"))]

@@ -61,7 +61,6 @@ class Field(NamedTuple):
     values: tuple[Value, ...]
     """One value, or those of a list."""
     start: int
-    value_end: int
     end: int
     """After the separator that may follow the value."""
 
@@ -84,12 +83,12 @@ def scan(text: str) -> tuple[Field, ...]:
     return _Scanner(text).fields("", 0)
 
 
-def tokens(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
-    """What stands between two offsets, each with its own, without spaces and comments."""
+def tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, str]]:
+    """What stands between two offsets, each with its kind and its own offset, without spaces and comments."""
     for match in _TOKEN.finditer(text, start, end):
         kind = str(match.lastgroup)
         if kind != "end":
-            yield match.start(kind), match[kind]
+            yield kind, match.start(kind), match[kind]
 
 
 class _Scanner:
@@ -97,18 +96,14 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _TOKEN.finditer(text)
-        self.kind = self.lexeme = ""
-        self.start = self.end = self.passed = 0
+        self.tokens = tokens(text, 0, len(text))
+        self.kind, self.start, self.lexeme = "", 0, ""
         self.advance()
 
     def advance(self) -> None:
         """Step over a token, which ends at `passed`."""
-        self.passed = self.end
-        match = next(self.tokens)
-        self.kind = str(match.lastgroup)
-        self.lexeme = match[self.kind]
-        self.start, self.end = match.span(self.kind)
+        self.passed = self.start + len(self.lexeme)
+        self.kind, self.start, self.lexeme = next(self.tokens, ("end", len(self.text), ""))
 
     def wanted(self, what: str) -> NoReturn:
         rest = self.text[self.start : self.start + 40].split("\n")[0]
@@ -128,9 +123,8 @@ class _Scanner:
             if not self.accept(":") and self.lexeme not in ("{", "<", "["):
                 self.wanted("':'")
             values = tuple(self.list(depth)) if self.accept("[") else (self.value(depth),)
-            value_end = self.passed
             self.accept(",", ";")
-            found.append(Field(name, values, start, value_end, self.passed))
+            found.append(Field(name, values, start, self.passed))
         return tuple(found)
 
     def name(self, closer: str) -> str:
@@ -176,7 +170,7 @@ def inner(fields: Iterable[Field], name: str, *deeper: str) -> Iterator[Value]:
 
 def unquoted(text: str, string: Value) -> str:
     """What a string of the text says, in all its pieces."""
-    return b"".join(text_encoding.CUnescape(piece[1:-1]) for _, piece in tokens(text, string.start, string.end)).decode()
+    return b"".join(text_encoding.CUnescape(piece[1:-1]) for _, _, piece in tokens(text, string.start, string.end)).decode()
 
 
 def quoted(value: str) -> str:
@@ -199,13 +193,6 @@ def splice(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
     return "".join([*parts, text[at:end]])
 
 
-def removal(text: str, field: Field) -> Edit:
-    """Take a field out, with its line where nothing else stands on it."""
-    start, end = field.start, field.end  # never further than the next letter: a line may be as long as the text, and full of fields
-    while start and text[start - 1] != "\n" and text[start - 1].isspace():
-        start -= 1
-    while end < len(text) and text[end] != "\n" and text[end].isspace():
-        end += 1
-    if (start and text[start - 1] != "\n") or (end < len(text) and text[end] != "\n"):
-        return Edit(field.start, field.end, "")
-    return Edit(start, min(end + 1, len(text)), "")
+def removal(field: Field) -> Edit:
+    """Take a field out; its line stays."""
+    return Edit(field.start, field.end, "")

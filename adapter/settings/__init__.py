@@ -24,14 +24,6 @@ MEMORY = "CONTAINER_MEM_REQ_BYTES"
 LOADERS = ("SAGEMAKER_PORT", "SAGEMAKER_BIND_TO_PORT", "SAGEMAKER_MULTI_MODEL", "TRITON_COMMAND")
 """One of these asks for an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
 
-RETIRED = {
-    "MAX_CONC_KERAS_CONV_PROCS": (
-        "has no effect any more: .h5 and .keras files are not converted (that would run foreign code), they are refused "
-        "with the command that converts them; a keras model saved as a SavedModel directory works"
-    ),
-}
-"""Variables of the Go adapter that are accepted with a warning: what happens now."""
-
 
 class SettingsError(Exception):
     """The configuration cannot work. Holds every problem found, one sentence each."""
@@ -143,11 +135,6 @@ def read_group(group: type[G], environ: Mapping[str, str] = os.environ) -> G:
 def inherited() -> Mapping[str, str]:
     """All variables as they are, for a program that we start."""
     return os.environ
-
-
-def retired_warnings(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """One sentence for each retired variable that is set."""
-    return [f"{name} {meaning}" for name, meaning in RETIRED.items() if environ.get(name)]
 
 
 def explained() -> Iterator[tuple[Mapping[str, Any], str]]:

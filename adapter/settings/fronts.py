@@ -50,8 +50,7 @@ class HttpSettings(Group):
         if self.restricted_api is not None and self.restricted_api_file is not None:
             yield "HTTP_RESTRICTED_API and HTTP_RESTRICTED_API_FILE are both set; set one of them"
         if (self.tls_cert is None) != (self.tls_key is None):
-            missing, given = ("HTTP_TLS_KEY", "HTTP_TLS_CERT") if self.tls_cert else ("HTTP_TLS_CERT", "HTTP_TLS_KEY")
-            yield f"{given} is set, but {missing} is not"
+            yield "HTTP_TLS_CERT and HTTP_TLS_KEY need each other, and one of them is not set"
 
 
 @dataclass(frozen=True, kw_only=True)

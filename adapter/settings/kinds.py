@@ -68,7 +68,7 @@ def or_auto(kind: Kind) -> Kind:
 
 
 def size(at_least: int = 0) -> Kind:
-    """A number of bytes, at least this."""
+    """A size that is not below this one."""
     return whole(at_least, "bytes", parse_bytes, _MAX_INT64)
 
 

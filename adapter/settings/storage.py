@@ -55,10 +55,11 @@ class VolumeSettings(Group):
 
     def problems(self) -> Iterator[str]:
         """Folders that would eat each other."""
-        if self.cache_dir == self.repository_dir or self.repository_dir in self.cache_dir.parents:
-            yield f"CACHE_DIR ({self.cache_dir}) lies in Triton's repository folder ({self.repository_dir})"
-        if self.cache_dir in (self.root, *self.root.parents):
-            yield f"CACHE_DIR ({self.cache_dir}) must be a folder of its own, not one that holds ROOT_MODEL_DIR"
+        if self.cache_dir in (self.root, *self.root.parents) or self.repository_dir in (self.cache_dir, *self.cache_dir.parents):
+            yield (
+                f"CACHE_DIR ({self.cache_dir}) must be a folder of its own: it holds ROOT_MODEL_DIR, or lies in Triton's repository folder "
+                f"({self.repository_dir})"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

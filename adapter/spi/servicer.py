@@ -94,17 +94,9 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
 class ModelRuntime(rpc.ModelRuntimeServicer):
     """The face towards ModelMesh."""
 
-    def __init__(
-        self,
-        *,
-        lifecycle: Lifecycle,
-        capacity: CapacitySettings,
-        reserved_ids: frozenset[str],
-        in_force: Callable[[CapacitySettings], CapacitySettings] = lambda configured: configured,
-    ) -> None:
+    def __init__(self, lifecycle: Lifecycle, capacity: Callable[[], CapacitySettings], reserved_ids: frozenset[str]) -> None:
         self._lifecycle = lifecycle
         self._capacity = capacity
-        self._in_force = in_force
         self._reserved_ids = reserved_ids
         self.has_told = asyncio.Event()
         """ModelMesh has had a status."""
@@ -155,7 +147,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         state = await self._lifecycle.status()
         self.has_told.set()
         note(status="READY" if state.is_ready else "STARTING", **({"problem": state.problem} if state.problem else {}))
-        capacity = self._in_force(self._capacity)
+        capacity = self._capacity()
         version = state.version or capacity.runtime_version
         path = pb.RuntimeStatusResponse.MethodInfo(idInjectionPath=MODEL_NAME_PATH)
         return pb.RuntimeStatusResponse(

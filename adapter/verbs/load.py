@@ -10,7 +10,6 @@ import struct
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from adapter.settings import read_group
 from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.spi import calls
 from adapter.stubs import service_pb2
+from adapter.telemetry import asking
 from adapter.telemetry.metrics import PREFIX
 from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
@@ -94,12 +94,9 @@ def _bar(model_id: str) -> str:
 
 def _metrics() -> list[Sample] | None:
     """Of the running adapter; None: no answer. Blocks for a bounded time."""
-    port = read_group(TelemetrySettings).metrics_port
     try:
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=METRICS_SECONDS)) as connection:
-            connection.request("GET", "/metrics")
-            families = text_string_to_metric_families(connection.getresponse().read().decode())
-            return [row for family in families for row in family.samples]
+        _, text = asking.get("127.0.0.1", read_group(TelemetrySettings).metrics_port, "/metrics", METRICS_SECONDS)
+        return [row for family in text_string_to_metric_families(text) for row in family.samples]
     except (OSError, ValueError, http.client.HTTPException):
         return None
 

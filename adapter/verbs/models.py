@@ -45,25 +45,18 @@ FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique."""
-AskAdapter = Callable[..., tuple[bool, Sequence[str]]]
-"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
+AskAdapter = Callable[..., tuple[bool, str]]
+"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and a line that says so, or why not."""
 View = Mapping[str, Any]
 """As `look` gives it; also one of its `models`."""
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
-DRIFTS: dict[Drift, tuple[str, str]] = {
-    "lost": ("loaded, but this Triton was never asked for it: Triton has restarted", "wait: the adapter loads it again"),
-    "not_serving": (
-        "loaded, but Triton, which had it, does not serve it", "read what Triton says; the next load of it begins anew",
-    ),
-    "no_folder": (
-        "loaded, but its files are not in the folder", "find out who deletes files on the volume; the next load of it begins anew",
-    ),
-    "unknown": (
-        "the adapter knows nothing of it, or of what lies in the folder under its id",
-        "find out who else loads models here; an unload of it frees it",
-    ),
-}  # fmt: skip
-"""What it means, and what to do with the adapter alive; without, it must be started first."""
+DRIFTS: dict[Drift, str] = {
+    "lost": "loaded, but this Triton was never asked for it: Triton has restarted",
+    "not_serving": "loaded, but Triton, which had it, does not serve it",
+    "no_folder": "loaded, but its files are not in the folder",
+    "unknown": "the adapter knows nothing of it, or of what lies in the folder under its id",
+}
+"""What it means. What to do: `deploy/docs/volume.md`."""
 LONGEST_REASON = 300
 SHOWN_CRASHES = 3
 
@@ -100,9 +93,9 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
         another `format`.
     """
     is_ready = False
-    is_alive, lines = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
+    is_alive, words = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
-        is_ready, lines = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
+        is_ready, words = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
     threads = Threads("look", 1)  # a volume that hangs does not keep the process
     try:
         places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
@@ -118,7 +111,7 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
         "format": FORMAT,
         "time": _moment(boot_seconds()),
         "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
-        "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
+        "adapter": {"alive": is_alive, "ready": is_ready, "words": redact(words)},
         "triton": {"endpoint": triton.target, "version": places.version or None, **told["triton"]},
         "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
         "folder": {"path": str(volume.repository_dir), **told["folder"]},
@@ -213,10 +206,8 @@ def _placed(volume: VolumeSettings) -> tuple[Mapping[str, Placed], str | None]:
     repository = Repository(Volume(volume.repository_dir, volume.cache_dir))
     try:
         return asyncio.run(repository.inventory()), None
-    except OSError as error:
-        return {}, f"it cannot be read: {error.strerror}"
-    except AdapterError as error:
-        return {}, error.text
+    except (OSError, AdapterError) as error:
+        return {}, f"it cannot be read: {error}"
     finally:
         repository.close()
 
@@ -234,10 +225,9 @@ def text(view: View, *, drift_only: bool) -> str:
     """The whole view: what each place says, the models that disagree, the others, and the sum."""
     lines = [f"{title:9}{shown(redact(words))}" for title, words in _head(view)]
     models = view["models"]
-    for drift, (meaning, advice) in DRIFTS.items():
+    for drift, meaning in DRIFTS.items():
         if group := [model for model in models if model["drift"] == drift]:
-            what_to_do = advice if view["adapter"]["alive"] else "start the adapter"
-            lines += ["", f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", *_table(group, view), *_reasons(group)]
+            lines += ["", f"{drift} ({len(group):,}): {meaning}.", *_table(group, view), *_reasons(group)]
     agreeing = [model for model in models if not model["drift"]]
     if agreeing and not drift_only:
         title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(models) else []

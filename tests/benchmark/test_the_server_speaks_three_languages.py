@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,9 +11,7 @@ from tests.benchmark.gauge import Figures
 from tests.benchmark.over_spi import OVER_SPI
 from tests.benchmark.rig import OF_THEIR_VENV, OURS, PEERS, BenchServer, Client, Network, Place, WrongBytes, check, measured
 from tests.benchmark.server.stock import Stock, items_of
-from tests.benchmark.server.tongues import Tongues, asked
-from tests.real.polls import until
-from tests.real.ports import is_listening
+from tests.benchmark.server.tongues import Tongues
 
 SPECS = ["big/model.onnx=3MiB", "few/{}=30x1KiB", "with space/a&b=10"]
 
@@ -94,41 +90,3 @@ def test_wrong_bytes_are_seen(server: BenchServer, tmp_path: Path) -> None:
     file.write_bytes(content[:-1])
     with pytest.raises(WrongBytes, match="another length"):
         check("threads", server, job, Figures())
-
-
-@pytest.mark.parametrize("path", ["/models/big/model.onnx", "/account/c/big/model.onnx"])
-@pytest.mark.parametrize(
-    ("wanted", "first", "last"), [("0-0", 0, 0), ("5-4100", 5, 4100), ("3145720-9999999", 3145720, 3145727), ("-7", 3145721, 3145727)]
-)
-def test_a_range_is_that_range(tongues: Tongues, path: str, wanted: str, first: int, last: int) -> None:
-    answer = tongues.answer(asked(path, "GET", {"range": f"bytes={wanted}"}))
-
-    assert (answer.status, answer.start, answer.length) == (206, first, last - first + 1)
-    assert answer.headers["Content-Range"] == f"bytes {first}-{last}/3145728"
-
-
-def test_conditions_hold_to_a_version(tongues: Tongues) -> None:
-    etag = tongues.answer(asked("/models/big/model.onnx", "HEAD", {})).headers["ETag"]
-
-    def status(headers: dict[str, str], target: str = "/models/big/model.onnx") -> int:
-        return tongues.answer(asked(target, "GET", headers)).status
-
-    assert status({"if-match": etag}) == 200
-    assert status({"if-match": '"other"'}) == 412
-    assert status({}, "/download/storage/v1/b/models/o/big%2Fmodel.onnx?alt=media&generation=1") == 404
-
-
-def test_all_processes_count_together_and_end_with_the_first() -> None:
-    with BenchServer(Network("near"), ["o=10"]) as server:
-        netloc = urlsplit(server.url).netloc
-        for _ in range(20):
-            connection = http.client.HTTPConnection(netloc, timeout=20)
-            connection.request("GET", "/models/o")
-            connection.getresponse().read()
-            connection.request("HEAD", "/models/o")
-            connection.getresponse().read()
-            connection.close()
-        counts = server.counts()
-        assert server.counts() == counts, "whoever counts is not counted"
-    assert (counts["connections"], counts["get"], counts["head"], counts["bytes"]) == (20, 20, 20, 200)
-    until(lambda: not is_listening(int(netloc.rpartition(":")[2])), "all processes have ended", 20)

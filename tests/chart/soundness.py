@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from adapter.settings import RETIRED, Settings, SettingsError, explained
+from adapter.settings import Settings, SettingsError, explained
 from adapter.settings.storage import REPOSITORY_DIR
 from tests.chart.controller import GRACE_SECONDS
 from tests.chart.pod.env import CannotStartError, Objects, environment, quantity, words
@@ -207,7 +207,7 @@ def storage(view: PodView) -> Iterator[str]:
 
 def variables(view: PodView) -> Iterator[str]:
     """What the adapter is told are its settings, spelled as they are."""
-    known = {about["env"] for about, _ in explained()} | set(RETIRED)
+    known = {about["env"] for about, _ in explained()}
     for entry in view.containers[ADAPTER].get("env") or ():
         if entry["name"] not in known | {DATA_ENDPOINT} and not entry["name"].startswith(LIBRARIES):
             yield f"the adapter has no setting {entry['name']}"

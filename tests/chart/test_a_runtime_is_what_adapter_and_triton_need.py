@@ -19,13 +19,6 @@ def containers() -> dict[str, dict[str, Any]]:
     return {container["name"]: container for container in RUNTIME.runtime()["spec"]["containers"]}
 
 
-def test_volume_names_are_unlike_a_claim() -> None:
-    """The controller names the volume of a claim after the claim, so ours have names that no claim is likely to have."""
-    names = [volume["name"] for volume in RUNTIME.runtime()["spec"]["volumes"]]
-
-    assert [name for name in names if not name.startswith("triton-adapter-")] == []
-
-
 def test_tritons_probe_asks_the_adapter_and_then_triton_within_its_time(containers: dict[str, dict[str, Any]]) -> None:
     probe = containers[TRITON]["livenessProbe"]
     script = probe["exec"]["command"][-1]

@@ -47,7 +47,6 @@ class World:
     unload_seconds: float = 1.2
     reported: int = 0
     problem: str | None = None
-    notice: str | None = None
     violations: list[str] = field(default_factory=list)
     """Rules of the world that were broken: whoever breaks one may swallow the exception."""
     chaos: Callable[[str, str], Awaitable[None]] | None = None
@@ -61,12 +60,6 @@ class World:
     sizes: dict[str, Sized] = field(default_factory=dict)
     deadly: set[str] = field(default_factory=set)
     """ETags: Triton dies when it has loaded such a file."""
-    back_after_seconds: float = 0.0
-    """So long Triton is away when it has died by itself."""
-    on_fetch: Callable[[str], None] | None = None
-    """Called with the id of a model that is pulled."""
-    idle: set[Path] = field(default_factory=set)
-    """Artifacts of an earlier process that nobody has reclaimed."""
     identities: dict[str, str] = field(default_factory=dict)
     """Model id → identity of its placed directory."""
     restarted_at: float = -1.0
@@ -214,7 +207,7 @@ class World:
             raise
         if self.deadly & {file.etag for file in self.placed[model_id].files}:
             self.kill_triton()
-            asyncio.get_running_loop().call_later(self.back_after_seconds, self.start_triton)
+            asyncio.get_running_loop().call_soon(self.start_triton)
             await asyncio.sleep(0)
         del self.loading[model_id]
         self.memory[model_id] = "READY"
@@ -330,8 +323,6 @@ class FakeStoredModel:
         return self.world.contents.get(file.etag, b"")
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        if self.world.on_fetch is not None:
-            self.world.on_fetch(self.model_id)
         with self.waits.on(f"the files of {self.listing.origin}"):
             await self.port.visit("fetch")
         root = Path(f"/artifacts/{self.model_id}/{len(self.world.trace)}")
@@ -363,9 +354,6 @@ class FakeStore(_Port):
     async def reclaim(self, key: str) -> Artifact | None:
         self.require_life()
         root = Path(key)
-        if root in self.world.idle:
-            self.world.idle.remove(root)
-            self.world.artifacts.add(root)
         return Artifact(root, is_ours=True, key=key) if root in self.world.artifacts else None
 
     async def release(self, artifact: Artifact) -> None:
@@ -438,9 +426,7 @@ class FakeServer(_Port):
     def problem(self) -> str | None:
         return self.world.problem or (None if self.world.answers else "Triton does not answer")
 
-    @property
-    def notice(self) -> str | None:
-        return self.world.notice
+    notice = None
 
     async def returned(self) -> bool:
         return await self._returns.next()

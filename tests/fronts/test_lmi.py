@@ -191,7 +191,6 @@ def test_a_list_that_is_no_list_of_prompts_is_424(http: Http, inputs: Any) -> No
         ("trtllm", "top_n_tokens", 3),
         ("llm_api", "repetition_penalty", 2),
         ("llm_api", "stop_sequences", ["a", "b"]),
-        ("llm_api", "stop", ["a", "b"]),
         ("plain", "n", 2),
         ("plain", "seed", 2**63),
     ],

@@ -36,7 +36,7 @@ IMPORT_FRONTS = """
 import importlib, sys
 for name in "app", "storage.stores.s3", "storage.stores.http": importlib.import_module(f"adapter.{name}")
 before = {name.partition(".")[0] for name in sys.modules} & {"aiohttp", "numpy", "orjson"}
-for name in "adapter.fronts.edge", "adapter.fronts.listening", "aiohttp", "numpy", "orjson": importlib.import_module(name)
+for name in "adapter.fronts.edge", "aiohttp", "numpy", "orjson": importlib.import_module(name)
 print(*sorted(before))
 """
 

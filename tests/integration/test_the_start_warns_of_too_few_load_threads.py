@@ -20,4 +20,3 @@ def test_one_warning_where_triton_has_no_more_threads_than_there_are_slots(tmp_p
 
     assert log.count('"event":"triton.load_threads"') == warnings
     assert (f"TRITON_LOAD_THREADS ({threads}) is not more than LOADING_CONCURRENCY ({slots})" in log) is bool(warnings)
-    assert (f"no more than {threads} models are loaded at once" in log) is (threads < slots)

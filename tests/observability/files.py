@@ -55,9 +55,7 @@ class Panel:
     title: str
     kind: str
     unit: str
-    place: Mapping[str, int]
     queries: tuple[Query, ...]
-    is_stacked: bool
     lines: frozenset[str]
     """Legends of queries that are limits: drawn dashed, outside of the stack."""
     raw: Mapping[str, Any]
@@ -122,9 +120,7 @@ def _panel(raw: Mapping[str, Any]) -> Panel:
         title=raw["title"],
         kind=raw["type"],
         unit=field["defaults"]["unit"],
-        place=raw["gridPos"],
         queries=tuple(Query(target["expr"], target["legendFormat"]) for target in raw["targets"]),
-        is_stacked=field["defaults"].get("custom", {}).get("stacking", {}).get("mode") == "normal",
         lines=frozenset(override["matcher"]["options"] for override in field["overrides"]),
         raw=raw,
     )

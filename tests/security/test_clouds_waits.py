@@ -8,16 +8,14 @@ import pytest
 
 from adapter.errors import SourceUnavailable
 from adapter.workers import Stopped
-from tests.fakes.hell import BlackHole, Hell, silent, stalled_body, trickled_continue, trickled_headers
+from tests.fakes.hell import BlackHole, Hell, silent, stalled_body
 from tests.fakes.http_proxy import VARIABLES
 from tests.real.blocking import ended
-from tests.security.clouds import CONTENT, NO_IDENTITY, VERSIONS, bucket_of, cloud, listed, private_key, read, server_tls, values
+from tests.security.clouds import CONTENT, NO_IDENTITY, VERSIONS, bucket_of, cloud, listed, read, values
 
 KINDS = ("gcs", "azure")
 PROMPT_SECONDS = 3
 STALLED = 206, {"Content-Range": f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}"}
-PRINCIPAL = {"account_key": "", "tenant_id": "t", "client_id": "c", "client_secret": "s3cret-of-the-principal"}
-KEY = private_key()
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +23,6 @@ def no_identity(monkeypatch):
     """Neither of the machine that runs the tests, nor its proxies."""
     for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="module")
-def tls(tmp_path_factory):
-    """A server's side of TLS, and its authority."""
-    return server_tls(tmp_path_factory.mktemp("tls"))
 
 
 def short_times(monkeypatch):
@@ -48,27 +40,6 @@ def assert_prompt(work, is_waiting):
 def stalled(kind, call):
     """An answer that stops in its body."""
     return stalled_body(len(CONTENT), 1000, 206, {**VERSIONS[kind], **STALLED[1]}) if call is read else stalled_body(1000, 10)
-
-
-@pytest.mark.parametrize("where", ["dial", "trickle"])
-def test_a_stop_wakes_googles_token_server(where):
-    """google-auth asks with a timeout of two minutes, and repeats."""
-    with BlackHole() as hole, Hell(trickled_headers() if where == "trickle" else silent()) as tokens:
-        uri = f"http://127.0.0.1:{hole.port if where == 'dial' else tokens.port}/token"
-        bucket = bucket_of(values("gcs", "http://127.0.0.1:1", anonymous="", client_email="a@b", private_key=KEY, token_uri=uri))
-        assert_prompt(lambda stop: listed(bucket, stop), lambda _: True)
-
-
-@pytest.mark.parametrize("where", ["dial", "TLS", "trickle"])
-def test_a_stop_wakes_azures_token_server(where, tls, monkeypatch):
-    """azure-identity asks with a timeout of five minutes, and repeats."""
-    behaviour = trickled_continue() if where == "trickle" else silent()
-    is_plain = where == "TLS"
-    with BlackHole() as hole, Hell(behaviour, tls=None if is_plain else tls[0], stalls_in_tls=is_plain) as tokens:
-        monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"https://localhost:{hole.port if where == 'dial' else tokens.port}")
-        bucket = bucket_of(values("azure", "https://127.0.0.1:1", certificate=tls[1].ca_pem, **PRINCIPAL))
-        is_waiting = (lambda _: True) if where in ("dial", "trickle") else tokens.hanging.wait
-        assert_prompt(lambda stop: listed(bucket, stop), is_waiting)
 
 
 @pytest.mark.parametrize("where", ["silent", "dial", "refused"])
@@ -102,20 +73,3 @@ def test_a_server_that_is_never_reached_is_left_after_the_connect_timeout(kind, 
         with pytest.raises(SourceUnavailable, match="no connection within"):
             listed(bucket)
         assert time.monotonic() - begun < 8
-
-
-def test_token_servers_that_are_silent_are_left(tls, monkeypatch):
-    """Of both clouds; the storage is not asked."""
-    short_times(monkeypatch)
-    with Hell(silent()) as google, Hell(silent(), tls=tls[0]) as entra_id:
-        monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"https://localhost:{entra_id.port}")
-        key = {"anonymous": "", "client_email": "a@b", "private_key": KEY, "token_uri": f"{google.url}/token"}
-        for config in (
-            values("gcs", "http://127.0.0.1:1", **key),
-            values("azure", "https://127.0.0.1:1", certificate=tls[1].ca_pem, **PRINCIPAL),
-        ):
-            begun = time.monotonic()
-            with pytest.raises(SourceUnavailable, match=r"which gives out tokens for .*: no answer within"):
-                listed(bucket_of(config))
-            assert time.monotonic() - begun < 8
-        assert len(google.requests) == 1 and len(entra_id.requests) == 1

@@ -150,16 +150,6 @@ def test_xgboosts_model_files_are_told_apart_by_their_content(forests, tmp_path,
         ("xgboost-regression-1.json", {"outputs": [["output__0", [-1, 2]]]}, r"output__0 \[2\].*says one output: \[1\] belongs"),
         ("lightgbm-multiclass-4.txt", {"outputs": [["output__0", [-1, 4, 1]]]}, r"output__0 \[4, 1\].*says 4 classes: \[4\]"),
         ("sklearn-forest-2.tl", {"inputs": [["input__0", [-1, 5]]]}, r"input__0 \[5\].*says 4 features: \[4\] belongs"),
-        (
-            "xgboost-softprob-7.model",
-            {"outputs": [["output__0", [-1, 7]], ["treeshap_output", [-1, 7, 4]]]},
-            r"treeshap_output \[7, 4\].*7 × 5 numbers: \[7, 5\]",
-        ),
-        (
-            "xgboost-softprob-7.model",
-            {"outputs": [["output__0", [-1, 7]], ["treeshap_output", [-1, 28]]]},
-            r"treeshap_output \[28\].*7 × 5 numbers: \[35\]",
-        ),
     ],
 )
 def test_a_schema_that_contradicts_the_file_is_refused_with_both_numbers(forests, name, schema, words):
@@ -172,13 +162,10 @@ def test_a_schema_that_contradicts_the_file_is_refused_with_both_numbers(forests
 def test_what_a_schema_leaves_open_is_filled_in(forests):
     """Variable dimensions would let a client choose how many numbers are read."""
     shape = [{"name": "input__0", "datatype": "FP32", "shape": [-1, -1]}]
-    out = [
-        {"name": "output__0", "datatype": "FP32", "shape": [-1, -1]},
-        {"name": "treeshap_output", "datatype": "FP32", "shape": [-1, -1, -1]},
-    ]
+    out = [{"name": "output__0", "datatype": "FP32", "shape": [-1, -1]}]
     config = config_of(written(forests / "xgboost-softprob-7.ubj", schema={"inputs": shape, "outputs": out}))
 
-    assert [list(tensor.dims) for tensor in (*config.input, *config.output)] == [[4], [7], [7, 5]]
+    assert [list(tensor.dims) for tensor in (*config.input, *config.output)] == [[4], [7]]
 
 
 OWN = """backend: "fil" max_batch_size: 8 default_model_filename: "{file}"
@@ -277,9 +264,9 @@ def test_the_forests_of_a_bundle_are_looked_at_too(forests):
         rules.finished(found, answers)
 
 
-def test_a_schema_without_the_output_of_the_backend_is_refused(forests):
-    """The backend asks for it at each inference."""
-    with pytest.raises(InvalidModel, match="the schema has outputs and no output__0, which the FIL backend always writes"):
+def test_a_schema_with_another_output_is_refused(forests):
+    """What else the backend can write (`treeshap_output`) needs a config of the user's own."""
+    with pytest.raises(InvalidModel, match="calls its own output__0: name it so"):
         laid_out(
             forests / "xgboost-softprob-3.json", schema={"outputs": [{"name": "treeshap_output", "datatype": "FP32", "shape": [-1, 15]}]}
         )

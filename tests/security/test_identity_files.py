@@ -16,7 +16,6 @@ from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.secret import fields
 from adapter.storage.secret.config import StorageConfigs
-from adapter.storage.secret.merging import merged
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from adapter.waits import Waits
 from adapter.workers import Workers
@@ -24,7 +23,6 @@ from tests.builders import a_spec
 from tests.real.s3 import S3Server
 from tests.unit.storage.rigs import make_config
 
-LABEL = "storage config 'k'"
 PLACES = {"s3": {"bucket": "b"}, "gcs": {"bucket": "b"}, "azure": {"account_name": "a"}, "http": {"url": "https://h"}}
 
 
@@ -75,26 +73,6 @@ def test_a_bundle_may_be_a_link_as_kubernetes_mounts_it(tmp_path: Path, pem: str
     made = BUCKETS["s3"].connection(make_config({"type": "s3", "ca_bundle": str(tmp_path / "ca.crt")}))
 
     assert (made.trust.ca_pem or "").strip() == pem.strip()
-
-
-@pytest.mark.parametrize("kind", BUCKETS)
-@pytest.mark.parametrize("name", ["ca_bundle", "cabundle_configmap"])
-def test_a_request_opens_no_file_and_learns_of_none(kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One answer for paths that exist, that do not, and that never end; beside own credentials, too."""
-
-    def never(*_: object) -> int:
-        raise AssertionError("a file was opened")
-
-    monkeypatch.setattr(fields, "opened", never)
-    own = {"s3": {"access_key_id": "i", "secret_access_key": "s"}, "http": {"headers.A": "b"}}.get(kind, {})
-    said = set()
-    for path, _ in odd_files(tmp_path):
-        for more in ({}, own):
-            spec = a_spec(storage_params={name: str(path), **more})
-            with pytest.raises(InvalidRequest) as caught:
-                BUCKETS[kind].connection(merged({"type": kind, **PLACES[kind]}, spec, LABEL, BINDINGS))
-            said.add(caught.value.text)
-    assert said == {f"storage_params has {name}, which no request may set; put it into {LABEL}"}
 
 
 async def test_the_storage_secret_is_read_the_same_way(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from adapter.storage.secret.merging import STORED_ONLY, TRUST, StorageConfig, me
 from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
+from tests.real.blocking import BlockingClients
 from tests.real.s3 import S3Server
 
 DOCUMENT = Path(__file__).parents[2] / "deploy/docs/storage.md"
@@ -257,3 +258,43 @@ def test_the_words_are_the_documents_own() -> None:
     """A cell with another word would be a cell without a test."""
     assert {case.word for case in ALL} == WORDS
     assert {(case.column, case.row) for case in ALL if case.word == "–"} == {("stored", "certificate beside own credentials")}
+
+
+S3, S3_KEYS = (
+    {"type": "s3", "bucket": "bucket", "region": "us-east-1", "endpoint_url": "https://stored.example"},
+    {name: STORED["s3"][name] for name in ("access_key_id", "secret_access_key", "session_token")},
+)
+GCS = {"type": "gcs", "bucket": "bucket", "endpoint_url": "https://stored.example"}
+SAS = {"type": "azure", "container": "container", "endpoint_url": "https://stored.example/account", "sas_token": "sig=stored-signature"}
+HTTP = {"type": "http", "url": "https://stored.example/models?sig=stored-signature"}
+HEADERS = {"headers.Authorization": "Bearer stored-token", "headers.X-Tenant": "stored-tenant"}
+THEIRS = "https://theirs.example"
+REFUSED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "half a pair": (S3 | S3_KEYS, {"access_key_id": "own-id"}),
+    "a token alone": (S3 | S3_KEYS, {"session_token": "own-token"}),
+    "no verification": (S3 | S3_KEYS, {"verify_ssl": "false"}),
+    "no verification of the chain": (GCS, {"verify_ssl": "false"}),
+    "another authority": (SAS, {"certificate": "-----BEGIN CERTIFICATE-----"}),
+    "a file": (HTTP | HEADERS, {"ca_bundle": "/etc/passwd"}),
+    "another virtual host": (HTTP | HEADERS, {"headers.host": "evil.example"}),
+    "more endpoints": (S3 | S3_KEYS, {"endpoint_url": THEIRS, "credential_endpoints": "*"}),
+    "a bucket that is a host": (S3 | S3_KEYS, {"bucket": "arn:aws:s3:us-east-1:123456789012:accesspoint/evil"}),
+    "a bucket that leads up the path": (S3 | S3_KEYS, {"bucket": ".."}),
+    "a bucket that leads out of the path": (GCS, {"bucket": "../../../token"}),
+    "a bucket with a query": (GCS, {"bucket": "b/o/m?alt=media&"}),
+    "a container that leads out of the account": (SAS, {"container": "../other"}),
+    "another virtual host for a stored signature": (HTTP, {"headers.X-Own": "1", "headers.Host": "evil.example"}),
+    "another addressing": (S3 | S3_KEYS, {"addressing_style": "virtual"}),
+    "a secret of its own for a stored principal": (
+        {"type": "azure", "container": "c", "account_name": "a", "tenant_id": "t", "client_id": "i", "client_secret": "s"},
+        {"tenant_id": "evil"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_never_becomes_a_client(name: str) -> None:
+    """So neither the stored place nor the other one is asked."""
+    stored, params = REFUSED[name]
+    with pytest.raises(InvalidRequest, match=LABEL):
+        BlockingClients().bucket(merged(stored, a_spec(storage_params=params), LABEL, BINDINGS))

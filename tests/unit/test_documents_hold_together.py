@@ -176,39 +176,3 @@ def test_the_map_of_deploy_has_every_page() -> None:
 
     pages = {str(path.relative_to(TOP / "deploy")) for path in (TOP / "deploy").rglob("*.md")} - {"README.md"}
     assert sorted(pages - {link.partition("#")[0] for link in links}) == []
-
-
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "a.md"
-    path.write_text("# One, two\n```text\n# no heading\n```\n## One, two\n")
-
-    leads_nowhere = {
-        link: broken(path, link) for link in ("#one-two", "#one-two-1", "#no-heading", "a.md#one-two", "b.md", "https://x.y/z")
-    }
-
-    assert leads_nowhere == {
-        "#one-two": False,
-        "#one-two-1": False,
-        "#no-heading": True,
-        "a.md#one-two": False,
-        "b.md": True,
-        "https://x.y/z": False,
-    }
-
-
-@pytest.mark.parametrize(
-    ("document", "word", "stale"),
-    [
-        ("CONTRIBUTING.md", "adapter/ports.py", False),
-        ("CONTRIBUTING.md", "adapter/harbours.py", True),
-        ("CONTRIBUTING.md", "harbours.py", False),
-        ("adapter/README.md", "lifecycle/states.py", False),
-        ("adapter/README.md", "lifecycle/", False),
-        ("adapter/README.md", "harbours.py", True),
-        ("adapter/README.md", "harbours/", True),
-        ("tests/README.md", "adapter/", False),
-        ("deploy/docs/models.md", "1/model.py", False),
-    ],
-)
-def test_a_name_that_is_stale_is_found(document: str, word: str, stale: bool) -> None:
-    assert is_stale(TOP / document, word) is stale

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import adapter.settings as settings_package
-from adapter.settings import RETIRED, ProxySettings, Settings, SettingsError, explained, read_group
+from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
 from adapter.settings.capacity import CapacitySettings, memory_bytes
 from adapter.settings.kinds import AUTO
 from adapter.settings.process import SpiSettings
@@ -184,11 +184,10 @@ def test_one_group_can_be_read_alone() -> None:
 
 
 def test_every_setting_explains_itself() -> None:
-    """Name, unit, default that can be read, meaning; no name twice, none that is retired."""
+    """Name, unit, default that can be read, meaning; no name twice."""
     names = [about["env"] for about, _ in explained()]
 
     assert len(set(names)) == len(names) >= 20
-    assert not set(names) & set(RETIRED)
     for about, meaning in explained():
         assert about["kind"].unit
         assert meaning == meaning.strip() != ""

@@ -151,7 +151,7 @@ ensemble_scheduling {
   step { model_name: "a" "" }
 }
 """
-    written = top.replace('name: "top"\n', "").replace('"a" ""', '"a"').replace('"a"', '"m~inner~a"').replace("'b'", '"m~inner~b"')
+    written = top.replace('name: "top"', "").replace('"a" ""', '"a"').replace('"a"', '"m~inner~a"').replace("'b'", '"m~inner~b"')
     assert shown(tmp_path, {"top/config.pbtxt": top, **OTHERS}).configs["m"] == written
 
 

@@ -83,7 +83,7 @@ def test_the_config_is_shown_as_it_would_be_written(folder, tmp_path):
     assert found.fits
     assert "    config.pbtxt  (written)\n" in found.text
     assert found.text.endswith(
-        'm-1/config.pbtxt:\n  backend: "onnxruntime"\n  input {\n    name: "x"\n    data_type: TYPE_FP32\n    dims: [ -1, 4 ]\n  }\n'
+        'm-1/config.pbtxt:\n\n  backend: "onnxruntime"\n  input {\n    name: "x"\n    data_type: TYPE_FP32\n    dims: [ -1, 4 ]\n  }\n'
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from adapter import cli
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
+from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.units import Endpoint, parse_endpoint
 from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
@@ -33,7 +34,7 @@ class Readiness:
 async def running(readiness: Readiness) -> AsyncIterator[Endpoint]:
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset()),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=frozenset()),
         readiness=readiness,
         reflection=False,
     )
@@ -88,6 +89,25 @@ async def test_no_socket_is_there(tmp_path: Path) -> None:
     path = tmp_path / "mm.sock"
 
     assert await ask(Endpoint(socket=path)) == (False, f"no answer from unix:{path}: no such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"), [(None, "200 ready"), ("Triton does not answer\nat all", "503 not ready: Triton does not answer at all")]
+)
+def test_without_an_interface_for_modelmesh_it_is_asked_over_http(
+    problem: str | None, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No proxy of the environment is asked."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("ADAPTER_PORT", "0")
+    with closing(TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: problem)) as server:
+        monkeypatch.setenv("METRICS_PORT", str(server.port))
+        assert cli.main(["probe"]) == 0
+        assert cli.main(["probe", "--ready"]) == (problem is not None)
+    assert cli.main(["probe"]) == 1
+    alive, ready, nobody = capsys.readouterr().out.splitlines()
+    assert (alive, ready) == (f"127.0.0.1:{server.port}: 200 alive", f"127.0.0.1:{server.port}: {line}")
+    assert nobody == f"127.0.0.1:{server.port}: no answer: [Errno 111] Connection refused"
 
 
 async def test_silent_peer_is_given_up_on() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from adapter.fronts.llm.parameters import INT64, BadParameter, BadPayload, Wishes
+from adapter.fronts.llm.parameters import BadParameter, BadPayload, Wishes
 from adapter.fronts.llm.tensors import MOST, Inputs, Outputs, Row
 from adapter.inference import ModelInfo, Parameter, set_parameters
 
@@ -153,8 +153,6 @@ class PlainText(Profile):
                 raise self.lacking(name)
             if entry is not None:
                 inputs.put(entry, value if isinstance(value, list) else [value], parameter=name)
-            elif name == "seed" and value > INT64:
-                raise BadParameter(name, f"this model takes at most {INT64}")
             else:
                 parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
         set_parameters(inputs.request, parameters)
@@ -188,8 +186,6 @@ class Vllm(Profile):
         for name, value in sorted(all_given(wishes).items()):
             if name not in self.names:
                 raise self.lacking(name)
-            if name == "seed" and value > INT64:
-                raise BadParameter(name, f"vLLM takes at most {INT64}")
             sampling[self.names[name]] = value
         if question.has_details:
             sampling["logprobs"] = 0  # of the token itself, and of no other

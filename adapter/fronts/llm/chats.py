@@ -2,7 +2,7 @@
 The chat template of a model, and the prompt that it makes of messages.
 
 It is read beside the model: `chat_template.jinja`, or `tokenizer_config.json`, at the top of its directory or in version 1. All templates
-are rendered by one process of their own, one after the other; one that takes too long is killed, and refused for a while.
+are rendered by one process of their own, one after the other; one that takes too long is killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,9 @@ from adapter.serving import KnownModel
 START_SECONDS = 30.0
 """For the process to import what it needs: a busy node is no fault of a template."""
 RENDER_SECONDS = 2.0
-REFUSED_SECONDS = 60.0
-"""So long a template that has taken too long is not tried again: others wait behind it. Its messages may have been the reason."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of a prompt, of a file, and characters of messages."""
 MOST_TEMPLATE = 128 * 1024
-KEPT = 256
-"""Models whose template is remembered, and templates that are refused."""
 _PROGRAM = Path(__file__).with_name("templating.py")
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 NONE = f"the model has no chat template ({CHAT_TEMPLATE_FILE}, or chat_template in {TOKENIZER_FILE}): it answers /v1/completions only"
@@ -49,10 +45,6 @@ class Chats:
         self._file_of = file_of
         self._child: Process | None = None
         self._turn = asyncio.Lock()
-        self._known: dict[tuple[str, str | None], tuple[str | None, Mapping[str, str]]] = {}
-        """Model id and placement → template and special tokens."""
-        self._refused: dict[str, float] = {}
-        """Template that has taken too long → until when it is refused, by the loop's clock."""
 
     async def prompt(self, model: KnownModel, messages: Sequence[Mapping[str, str]]) -> str:
         """
@@ -63,12 +55,7 @@ class Chats:
             HttpError: 400: the template refuses these messages; 503: none can be rendered now.
             InvalidModel: the files beside the model cannot be used, or the template takes too much.
         """
-        key = (model.model_id, model.placed)
-        if key not in self._known:
-            self._known[key] = await self._template(model)
-            if len(self._known) > KEPT:
-                del self._known[next(iter(self._known))]
-        template, tokens = self._known[key]
+        template, tokens = await self._template(model)
         if template is None:
             raise BadParameter("messages", NONE)
         size = sum(len(name) + len(text) for message in messages for name, text in message.items())
@@ -77,7 +64,7 @@ class Chats:
         asked = {"template": template, "context": {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}}
         async with self._turn:  # also around the line: those that wait have none in memory
             line = await off_loop_if_large(size, lambda: json.dumps(asked).encode() + b"\n")
-            answer = await self._rendered(template, line)
+            answer = await self._rendered(line)
         if "error" in answer:
             raise HttpError(400, f"the model's chat template refuses these messages: {answer['error']}")
         return str(answer["text"]).removeprefix(tokens.get("bos_token", "") or "\0")
@@ -99,8 +86,8 @@ class Chats:
         if (content := await self._beside(model, CHAT_TEMPLATE_FILE)) is not None:
             template = content.decode("utf-8", "replace")
         if isinstance(template, list):  # several, by name
-            named = {entry.get("name"): entry.get("template") for entry in template if _has_name(entry)}
-            template = named.get("default")
+            defaults = [entry.get("template") for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+            template = defaults[0] if defaults else None
         if not isinstance(template, str):
             return None, tokens
         if len(template) > MOST_TEMPLATE:
@@ -113,10 +100,7 @@ class Chats:
                 return content
         return None
 
-    async def _rendered(self, template: str, line: bytes) -> Any:
-        now, slow = asyncio.get_running_loop().time, f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s"
-        if self._refused.get(template, 0.0) > now():
-            raise InvalidModel(slow)
+    async def _rendered(self, line: bytes) -> Any:
         try:
             child = await self._started()
             writer, reader = cast("StreamWriter", child.stdin), cast("StreamReader", child.stdout)
@@ -125,12 +109,8 @@ class Chats:
                 await writer.drain()
                 return json.loads(await reader.readuntil(b"\n"))
         except TimeoutError:
-            self._refused.pop(template, None)
-            self._refused[template] = now() + REFUSED_SECONDS
-            if len(self._refused) > KEPT:
-                del self._refused[next(iter(self._refused))]
             await self._end()
-            raise InvalidModel(slow) from None
+            raise InvalidModel(f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s") from None
         except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:  # it has died, or its answer is too long
             await self._end()
             raise InvalidModel("the model's chat template takes too much memory, or its prompt is too long") from error
@@ -157,10 +137,6 @@ class Chats:
             with suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
-
-
-def _has_name(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
 def _text_of(token: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from adapter.fronts.asking import Answers, begun
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
-from adapter.fronts.llm.parameters import BadParameter, Wishes
+from adapter.fronts.llm.parameters import Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
@@ -48,10 +48,8 @@ class Collector:
         self._tail = ""
         self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
         self._last_id: int | None = None
-        self._counted: int | None = None
-        """Tokens of the answers that tell."""
-        self._is_uncounted = False
-        """An answer with a text did not tell."""
+        self._counts: list[Any] = []
+        """Tokens of each answer that tells, or has a text; None: it does not tell."""
         self._reason: str | None = None
         self._stop: str | None = None
 
@@ -61,10 +59,8 @@ class Collector:
         text = self._decoder.decode(self._delta(piece.text), self.is_over)
         tokens = _with_texts(piece.tokens, text)
         count = piece.output_tokens if piece.output_tokens is not None else None if piece.tokens is None else len(piece.tokens)
-        if count is not None:
-            self._counted = (self._counted or 0) + count
-        elif text:
-            self._is_uncounted = True
+        if count is not None or text:
+            self._counts.append(count)
         self._reason = piece.reason or self._reason
         self._stop = piece.stop if piece.stop is not None else self._stop
         self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
@@ -84,7 +80,7 @@ class Collector:
     @property
     def generated_tokens(self) -> int | None:
         """Their number; None: nobody told."""
-        return None if self._is_uncounted else self._counted
+        return sum(self._counts) if self._counts and None not in self._counts else None
 
     def _delta(self, text: bytes) -> bytes:
         if not self._is_cumulative:
@@ -237,10 +233,7 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
         is_stream=info.is_decoupled and (asked.is_stream or has_details),  # details have each token's text, which only a stream shows
         has_details=has_details or (asked.is_stream and not asked.is_dynamic),
     )
-    try:
-        request = profile.request(info, prompts, wishes, question)
-    except BadParameter as bad:
-        raise bad.called(wishes.names) from bad
+    request = profile.request(info, prompts, wishes, question)
     collectors = [
         Collector(
             prompt,

@@ -1,7 +1,7 @@
 """
 OpenAI's completions and chat completions: what a body asks for, and the answers. Pure.
 
-A field that would change the answer and that cannot be had is refused by its name; others that are unknown are ignored and noted. Source:
+A field that would change the answer and that cannot be had is refused by its name; others that are unknown are ignored. Source:
 OpenAI's API reference, "Completions" and "Chat"; of what servers leave out: vLLM's OpenAI server.
 """
 
@@ -12,36 +12,55 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import msgspec
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
 from adapter.fronts.llm.schemas import SSE, Lmi, Told, Values, Wanted
 from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
 """`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which is not known here."""
-_NAMES: Mapping[str, str] = {
+_NAMES = {
     "max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "temperature": "temperature", "top_p": "top_p",
     "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "seed": "seed", "stop": "stop_sequences",
     "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty", "ignore_eos": "ignore_eos_token",
     "min_tokens": "min_length", "stop_token_ids": "stop_token_ids",
 }  # fmt: skip
 """Field → LMI's name of it. The last six are vLLM's own."""
+_FIELDS = {_NAMES[field]: field for field in reversed(_NAMES)}
 _REFUSED: Mapping[str, Sequence[Any]] = {
     "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"), "logit_bias": ({},),
     "suffix": ("",), "response_format": ({"type": "text"},), "top_logprobs": (0,), "audio": (), "modalities": (["text"],),
     "prediction": (), "web_search_options": (), "best_of": (1,), "guided_json": (), "guided_regex": (), "guided_choice": (),
 }  # fmt: skip
 """Field that cannot be had → values that ask for nothing."""
-_OTHERS = frozenset({
-    *_NAMES, *_REFUSED, "model", "prompt", "messages", "n", "stream", "stream_options", "logprobs", "echo", "user", "store", "metadata",
-    "parallel_tool_calls", "service_tier", "safety_identifier", "prompt_cache_key",
-})  # fmt: skip
 _TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class _Part(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+    function_call: None = None
+    audio: None = None
+
+
+_PROMPTS = Annotated[list[TEXT], msgspec.Meta(min_length=1)]
+_MESSAGES = Annotated[list[_Message], msgspec.Meta(min_length=1)]
 
 
 def is_openai(value: Any) -> bool:
@@ -58,38 +77,32 @@ def wanted_of(value: Any, *, is_chat: bool) -> Wanted:
         if field in given and given[field] not in neutral:
             raise BadParameter(field, "this server cannot do that")
     wishes = _wishes(given, is_chat=is_chat)
-    is_stream, echo = (_flag(given, field) for field in ("stream", "echo"))
-    if is_chat and echo:
+    is_stream = checked("stream", bool, given.get("stream", False))
+    if checked("echo", bool, given.get("echo", False)) and is_chat:
         raise BadParameter("echo", "is of completions")
-    choices = given.get("n", 1)
-    if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_PROMPTS:
-        raise BadParameter("n", f"must be an integer from 1 to {MOST_PROMPTS}")
+    choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
     if choices > 1 and wishes.seed is not None:
         raise BadParameter("n", "with a seed all choices would be equal")
-    prompts = [] if is_chat else _prompts(given.get("prompt"))
+    prompt = given.get("prompt")
+    prompts = [] if is_chat else checked("prompt", _PROMPTS, prompt if isinstance(prompt, list) else [prompt])
     if len(prompts) * choices > MOST_PROMPTS:
         raise BadParameter("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
     if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
         raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
-    options = given.get("stream_options", {})
-    if not isinstance(options, dict) or not isinstance(options.get("include_usage", False), bool):
-        raise BadParameter("stream_options", "must be an object; include_usage is true or false")
+    options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
     return Wanted(
         prompts=prompts,
         messages=_messages(given.get("messages")) if is_chat else [],
         choices=choices,
         is_stream=is_stream,
-        has_usage=options.get("include_usage", False),
+        has_usage=options.include_usage,
         wishes=wishes,
     )
 
 
 def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[is_chat]}
-    theirs: dict[str, str] = {}
-    for field, name in _NAMES.items():
-        if field in given:
-            parameters[name], theirs[name] = given[field], field
+    parameters |= {name: given[field] for field, name in _NAMES.items() if field in given}
     if parameters["temperature"] != 0:
         parameters["do_sample"] = True
     log_probs = given.get("logprobs", False)
@@ -97,51 +110,17 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
         raise BadParameter("logprobs", "must be true or false" if is_chat else "must be 0: of the tokens that were chosen")
     parameters["details"] = log_probs is True if is_chat else "logprobs" in given
     parameters["return_full_text"] = given.get("echo", False)
-    try:
-        wishes = wishes_of(parameters, is_tgi=False)
-    except BadParameter as bad:
-        raise bad.called(theirs) from bad
-    ignored = sorted(given.keys() - _OTHERS)[:MOST_PROMPTS]
-    return replace(wishes, names=theirs, ignored=[*wishes.ignored, *ignored])
-
-
-def _prompts(value: Any) -> Sequence[str]:
-    prompts = value if isinstance(value, list) else [value]
-    if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
-        raise BadParameter("prompt", "must be a text, or a list of texts, and not empty; lists of tokens are not taken")
-    return prompts
+    return wishes_of(parameters, is_tgi=False)
 
 
 def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(value, list) or not value:
-        raise BadParameter("messages", "must be a list that is not empty")
-    return [_message(f"messages[{number}]", message) for number, message in enumerate(value)]
-
-
-def _message(place: str, message: Any) -> Mapping[str, Any]:
-    if not isinstance(message, dict) or not is_text(message.get("role")):
-        raise BadParameter(place, "must be an object with a role")
-    for field in ("tool_calls", "function_call", "audio"):
-        if message.get(field):
-            raise BadParameter(f"{place}.{field}", "this server cannot do that")
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": "" if content is None else content}]
-    texts: list[str] = []
-    for number, part in enumerate(parts):
-        at = f"{place}.content" + (f"[{number}]" if isinstance(content, list) else "")
-        if not isinstance(part, dict) or part.get("type") != "text":
-            raise BadParameter(at, "only parts of the type text can be read")
-        if not is_text(part.get("text")):
-            raise BadParameter(at, "must be a text")
-        texts.append(part["text"])
-    return {**{name: text for name, text in message.items() if is_text(text)}, "content": "\n".join(texts)}
-
-
-def _flag(given: Mapping[str, Any], field: str) -> bool:
-    value = given.get(field, False)
-    if not isinstance(value, bool):
-        raise BadParameter(field, "must be true or false")
-    return value
+    """With one text each; other texts may be for the template."""
+    found = []
+    for raw, message in zip(value, checked("messages", _MESSAGES, value), strict=True):
+        content = message.content
+        text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
+        found.append({**{name: entry for name, entry in raw.items() if isinstance(entry, str)}, "content": text})
+    return found
 
 
 class OpenAi(Lmi):
@@ -200,7 +179,10 @@ class OpenAi(Lmi):
     def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
         """As `Lmi`; the text names a field as its caller does."""
         found = super().told(error, names, said)
-        return replace(found, text=f"{error.name}: {error.words}", field=error.name) if isinstance(error, BadParameter) else found
+        if not isinstance(error, BadParameter):
+            return found
+        field = _FIELDS.get(error.name, error.name)
+        return replace(found, text=f"{field}: {error.words}", field=field)
 
     def failed(self, failure: Told) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -217,11 +199,11 @@ class OpenAi(Lmi):
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        asked = [end.prompt_tokens for end in ends[:: self._wanted.choices]]
-        made = [end.generated_tokens for end in ends]
+        asked: list[Any] = [end.prompt_tokens for end in ends[:: self._wanted.choices]]
+        made: list[Any] = [end.generated_tokens for end in ends]
         if None in asked or None in made:
             return None
-        prompt, completion = (sum(count for count in counts if count is not None) for counts in (asked, made))
+        prompt, completion = sum(asked), sum(made)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:

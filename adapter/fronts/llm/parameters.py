@@ -7,18 +7,18 @@ GenerationParameters; TGI `router/src/validation.rs`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from adapter.fronts.answers import HttpError
-from adapter.model import is_utf8
 
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
 Value = bool | int | float | str | Sequence[str] | Sequence[int]
-INT32, INT64, UINT64 = 2**31 - 1, 2**63 - 1, 2**64 - 1
+INT32, INT64 = 2**31 - 1, 2**63 - 1
 _LARGEST = 3.4e38
 """Of FP32, in short: the type that backends have for parameters."""
 MOST_ENTRIES = 64
@@ -45,27 +45,16 @@ class BadParameter(BadPayload):
         self.name = name
         self.words = words
 
-    def called(self, names: Mapping[str, str]) -> BadParameter:
-        """The same with its caller's name, where `names` has one for LMI's."""
-        return BadParameter(names.get(self.name, self.name), self.words)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Which values a parameter can have, in words, and whether a value is such a one."""
-
-    words: str
-    has: Callable[[Any], bool]
-
 
 @dataclass(frozen=True)
 class Rule:
     """What one parameter can be."""
 
-    kind: Kind
+    kind: Any
+    """Its type, as msgspec reads it."""
     neutral: Sequence[Any] = ()
     """Values that ask for nothing."""
-    tgi: Kind | None = None
+    tgi: Any = None
     """Where TGI takes less."""
 
 
@@ -83,8 +72,6 @@ class Wishes:
     """`return_full_text`."""
     given: Mapping[str, Value] = field(default_factory=dict)
     """All others that were given and ask for something, by LMI's names."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """LMI's name → the caller's, where it is another one."""
     ignored: Sequence[str] = ()
     """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
@@ -111,7 +98,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         given["stop_sequences"] = [given["stop_sequences"]]
     for name in RULES:
         if name in given:
-            _check(names[name], RULES[name], given[name], is_tgi=is_tgi)
+            checked(names[name], (is_tgi and RULES[name].tgi) or RULES[name].kind, given[name])
     most = given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi])
     if given.get("min_length", 0) > most:
         raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
@@ -126,8 +113,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         has_details=given.get("details", False),
         has_prompt_in_text=given.get("return_full_text", False),
         given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLING)},
-        names={name: theirs for name, theirs in names.items() if name != theirs},
-        ignored=sorted(_short(name) for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
+        ignored=sorted(name[:MOST_SHOWN] for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
         is_tgi=is_tgi,
     )
 
@@ -146,75 +132,54 @@ def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: b
     return any(name in known for name in SAMPLING)
 
 
-def _check(name: str, rule: Rule, value: Any, *, is_tgi: bool) -> None:
-    for kind in (rule.kind, rule.tgi if is_tgi else None):
-        if kind is not None and not kind.has(value):
-            raise BadParameter(name, f"{_shown(value)} is not {kind.words}")
+def checked(name: str, kind: Any, value: Any) -> Any:
+    """A value as this type. Raises BadParameter: it is none."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise BadParameter(name, str(error)) from None
 
 
-def _shown(value: Any) -> str:
-    """A stranger's value in a text of ours, as JSON: `"3"` is no number."""
-    return _short(json.dumps(value, default=str, ensure_ascii=False))
+def integer(low: int, high: int = INT32) -> Any:
+    """The type."""
+    return Annotated[int, msgspec.Meta(ge=low, le=high)]
 
 
-def _short(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()[:MOST_SHOWN]
+def _number(low: float, high: float = _LARGEST) -> Any:
+    return Annotated[float, msgspec.Meta(ge=low, le=high)]
 
 
-def is_text(value: Any) -> bool:
-    """Whether it is a text that a model can be given: JSON also has halves of a pair of surrogates."""
-    return isinstance(value, str) and is_utf8(value)
+def _above_zero(high: float = _LARGEST) -> Any:
+    return Annotated[float, msgspec.Meta(gt=0, le=high)]
 
 
-def _integer(low: int, high: int = INT32) -> Kind:
-    words = f"an integer from {low} to {high}"
-    return Kind(words, lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high)
-
-
-def _number(low: float, high: float = _LARGEST) -> Kind:
-    words = f"a number from {low:g} to {high:g}" if high < _LARGEST else f"a number of at least {low:g}"
-    return Kind(words, lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high)
-
-
-def _above(low: float, high: float = _LARGEST) -> Kind:
-    words = f"a number above {low:g}" + (f", up to {high:g}" if high < _LARGEST else "")
-    number = _number(low, high)
-    return Kind(words, lambda value: number.has(value) and value != low)
-
-
-def _list(words: str, is_entry: Callable[[Any], bool]) -> Kind:
-    return Kind(
-        f"a list of at most {MOST_ENTRIES} {words}",
-        lambda value: isinstance(value, list) and len(value) <= MOST_ENTRIES and all(map(is_entry, value)),
-    )
-
-
-_FLAG, _TEXT = Kind("true or false", lambda value: isinstance(value, bool)), Kind("a text", is_text)
-_TEXTS = _list("texts that are not empty", lambda entry: is_text(entry) and entry != "")
+TEXT = Annotated[str, msgspec.Meta(min_length=1)]
+_TEXTS = Annotated[list[TEXT], msgspec.Meta(max_length=MOST_ENTRIES)]
+_TOKEN_IDS = Annotated[list[Annotated[int, msgspec.Meta(ge=0, le=INT32)]], msgspec.Meta(max_length=MOST_ENTRIES)]
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("do_sample", "details", "return_full_text"), Rule(_FLAG)),
-    **dict.fromkeys(("early_stopping", "ignore_eos_token", "include_stop_str_in_output"), Rule(_FLAG, (False,))),
-    **dict.fromkeys(("watermark", "decoder_input_details"), Rule(_FLAG, (False,))),
-    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), Rule(_FLAG, (True,))),
-    **dict.fromkeys(("max_new_tokens", "truncate"), Rule(_integer(1))),
-    **dict.fromkeys(("n", "best_of", "num_beams"), Rule(_integer(1), (1,))),
-    **dict.fromkeys(("min_length", "top_n_tokens"), Rule(_integer(0), (0,))),
+    **dict.fromkeys(("do_sample", "details", "return_full_text"), Rule(bool)),
+    **dict.fromkeys(("early_stopping", "ignore_eos_token", "include_stop_str_in_output"), Rule(bool, (False,))),
+    **dict.fromkeys(("watermark", "decoder_input_details"), Rule(bool, (False,))),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), Rule(bool, (True,))),
+    **dict.fromkeys(("max_new_tokens", "truncate"), Rule(integer(1))),
+    **dict.fromkeys(("n", "best_of", "num_beams"), Rule(integer(1), (1,))),
+    **dict.fromkeys(("min_length", "top_n_tokens"), Rule(integer(0), (0,))),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), Rule(_number(-2, 2), (0,))),
-    "seed": Rule(_integer(0, UINT64)),
+    "seed": Rule(integer(0, INT64)),
     "stop_sequences": Rule(_TEXTS),
-    "temperature": Rule(_number(0), tgi=_above(0)),
-    "top_k": Rule(_integer(-1), (0, -1), tgi=_integer(1)),
-    "top_p": Rule(_number(0, 1), (1,), tgi=_above(0, 1)),
-    "typical_p": Rule(_above(0, 1), (1,)),
+    "temperature": Rule(_number(0), tgi=_above_zero()),
+    "top_k": Rule(integer(-1), (0, -1), tgi=integer(1)),
+    "top_p": Rule(_number(0, 1), (1,), tgi=_above_zero(1)),
+    "typical_p": Rule(_above_zero(1), (1,)),
     "min_p": Rule(_number(0, 1), (0,)),
-    "repetition_penalty": Rule(_above(0), (1,)),
+    "repetition_penalty": Rule(_above_zero(), (1,)),
     "length_penalty": Rule(_number(-INT32, INT32), (1,)),
     "bad_sequences": Rule(_TEXTS, ([],)),
-    "stop_token_ids": Rule(_list("token ids", _integer(0).has), ([],)),
-    "logprobs": Rule(_integer(0), (0, 1)),
-    "prompt_logprobs": Rule(_integer(0)),
-    "grammar": Rule(Kind("anything", lambda _: True)),
-    "adapter_id": Rule(_TEXT),
+    "stop_token_ids": Rule(_TOKEN_IDS, ([],)),
+    "logprobs": Rule(integer(0), (0, 1)),
+    "prompt_logprobs": Rule(integer(0)),
+    "grammar": Rule(Any),
+    "adapter_id": Rule(str),
 }
 ALIASES = {"stop": "stop_sequences", "ignore_eos": "ignore_eos_token", "min_new_tokens": "min_length"}
 SAMPLING = frozenset({"temperature", "top_k", "top_p", "typical_p", "min_p"})

@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import Collector, Lines, all_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, is_text, wishes_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of
 from adapter.inference import Failure, InferenceFailed
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
@@ -85,7 +85,7 @@ class Lmi:
             raise BadPayload("the body must be a JSON object with inputs")
         inputs = value.get("inputs")
         prompts: list[Any] = inputs if isinstance(inputs, list) and self.is_dynamic else [inputs]
-        if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
+        if not prompts or not all(isinstance(prompt, str) and prompt for prompt in prompts):
             kind = "a text" if self.is_tgi else "a text, or a list of texts,"
             raise BadPayload(f"inputs must be {kind} and not empty")
         if len(prompts) > MOST_PROMPTS:

@@ -24,7 +24,7 @@ from adapter.fronts.asking import Place, begun, info_of, only
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import check_whole, filled, id_of
+from adapter.fronts.v2.infer import filled
 from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
 from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
@@ -108,7 +108,10 @@ def requested(info: ModelInfo, version: str, value: Any) -> Any:
         raise HttpError(400, "the body must be a JSON object")
     known = {entry.name: entry for entry in info.metadata.inputs}
     parameters: dict[str, Parameter] = {}
-    request_id = id_of(value.get(_ID, "") if _ID not in known else "")
+    request_id = value.get(_ID, "") if _ID not in known else ""
+    if not isinstance(request_id, str):
+        raise HttpError(400, "'id' must be a string")
+    _check_whole("'id'", request_id)
     request = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version, id=request_id)
     nested = value.get(PARAMETERS, {})
     if not isinstance(nested, dict) or PARAMETERS in known:
@@ -118,13 +121,18 @@ def requested(info: ModelInfo, version: str, value: Any) -> Any:
         if key in known:
             _add(request, known[key], given)
         elif isinstance(given, bool | int | float | str):
-            check_whole(f"the key {key!r}", key)
-            check_whole(f"parameter {key!r}", given)
+            _check_whole(f"the key {key!r}", key)
+            _check_whole(f"parameter {key!r}", given)
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
     set_parameters(request, parameters)
     return request
+
+
+def _check_whole(what: str, text: Any) -> None:
+    if isinstance(text, str) and "\0" in text:
+        raise HttpError(400, f"{what} has a NUL, at which Triton would cut it")
 
 
 def _add(request: Any, info: Any, given: Any) -> None:

@@ -8,16 +8,17 @@ raw requests: Triton's binary data extension.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import orjson
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import Place, info_of, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
-from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
 from adapter.inference import DATATYPES, ModelInfo, Parameter, add_input, parameters_of, set_parameters
 from adapter.stubs import service_pb2
@@ -26,29 +27,15 @@ from adapter.triton.inference.client import TritonInference
 CLASSIFICATION = "classification"
 """Parameter of an output. Source: Triton's classification extension."""
 PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
-_LONGEST_VERSION = 18
 HEADER_LENGTH = "Inference-Header-Content-Length"
 SHARED_MEMORY = "shared_memory_region"
 """Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
-_LONGEST_NUMBER = 18
+_NUMBER = re.compile(r"\s*[0-9]{1,18}\s*", re.ASCII)
 
 
 Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
-
-
-def place_in(request: Request) -> Place:
-    """
-    The model, and the version, that a path names.
-
-    Raises:
-        HttpError: 400: the name is no UTF-8, or the version no number.
-    """
-    version = request.parts.get("version")
-    if version is not None and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
-        raise HttpError(400, "the version in the path must be a number")
-    return Place(request.name, request.name, version or "")
 
 
 async def inferred(inference: TritonInference, place: Place, body: bytes, length: int | None, value: Any = None) -> Written:
@@ -141,6 +128,30 @@ class Asked:
         return self.binary.get(output, self.is_all_binary)
 
 
+_NO_NUL = r"\A[^\0]*\Z"
+_Text = Annotated[str, msgspec.Meta(pattern=_NO_NUL)]
+"""Triton would cut it at a NUL, and go on with what is left. Source: Triton server, `c_str()` of such texts."""
+_Parameters = dict[_Text, bool | int | float | _Text]
+
+
+class _Output(msgspec.Struct):
+    name: Annotated[_Text, msgspec.Meta(min_length=1)]
+    parameters: _Parameters = {}
+
+
+class _Input(_Output, kw_only=True):
+    datatype: str
+    shape: list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
+    data: Any = None
+
+
+class _Body(msgspec.Struct):
+    inputs: list[_Input]
+    outputs: list[_Output] = []
+    id: _Text = ""
+    parameters: _Parameters = {}
+
+
 def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) -> int | None:
     """
     Bytes of JSON before the binary data, as a header of this name says; None: all of the body is JSON.
@@ -150,8 +161,7 @@ def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) 
     """
     if text is None:
         return None
-    text = text.strip()
-    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER or int(text) > body_bytes:
+    if not _NUMBER.fullmatch(text) or int(text) > body_bytes:
         raise HttpError(400, f"{name} must be a number from 0 to the length of the body ({body_bytes})")
     return int(text)
 
@@ -163,45 +173,30 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     Raises:
         HttpError: 400, with the name of what is wrong.
     """
-    if not isinstance(value, dict):
-        raise HttpError(400, "the body must be a JSON object")
-    parameters = _parameters("the request", value)
-    request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=id_of(value.get("id", "")))
-    is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
-    set_parameters(request, parameters)
+    try:
+        body = msgspec.convert(value, _Body)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
+    if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
+        raise HttpError(400, "shared memory is not served here; send the data itself")
+    request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)
+    is_all_binary = _flag("the request", body.parameters.pop("binary_data_output", False), "binary_data_output")
+    set_parameters(request, body.parameters)
     rest = binary
-    if "inputs" not in value:
-        raise HttpError(400, "the request has no 'inputs'")
-    for number, entry in enumerate(_objects(value, "inputs")):
-        rest = _input(request, number, entry, rest)
+    for entry in body.inputs:
+        rest = _input(request, entry, rest)
     if len(rest):
         raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
     own: dict[str, bool] = {}
     base64: set[str] = set()
-    for entry in _objects(value, "outputs"):
-        name = _text(entry, "name", "an output")
-        what = f"output {name!r}"
-        wanted = _parameters(what, entry)
+    for output in body.outputs:
+        name, wanted, what = output.name, output.parameters, f"output {output.name!r}"
         if (is_binary := wanted.pop("binary_data", None)) is not None:
             own[name] = _flag(what, is_binary, "binary_data")
         if _is_base64(what, wanted.pop("content_type", None)):
             base64.add(name)
         set_parameters(request.outputs.add(name=name), wanted)
     return Asked(request=request, is_all_binary=is_all_binary, binary=own, base64=frozenset(base64))
-
-
-def id_of(value: Any) -> str:
-    """The id of a request. Raises HttpError 400: it is none."""
-    if not isinstance(value, str):
-        raise HttpError(400, "'id' must be a string")
-    check_whole("'id'", value)
-    return value
-
-
-def check_whole(what: str, text: Any) -> None:
-    """Raises HttpError 400: Triton would cut the text, and go on with what is left. Source: Triton server, `c_str()` of such texts."""
-    if isinstance(text, str) and "\0" in text:
-        raise HttpError(400, f"{what} has a NUL, at which Triton would cut it")
 
 
 def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
@@ -251,28 +246,22 @@ def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
     return shape
 
 
-def _input(request: Any, number: int, entry: Mapping[str, Any], rest: memoryview) -> memoryview:
-    name = _text(entry, "name", f"input {number}")
-    what = f"input {name!r}"
-    datatype = _text(entry, "datatype", what)
+def _input(request: Any, entry: _Input, rest: memoryview) -> memoryview:
+    what, datatype, shape, parameters = f"input {entry.name!r}", entry.datatype, entry.shape, entry.parameters
     if datatype not in DATATYPES:
         raise HttpError(400, f"{what}: there is no datatype {datatype[:64]!r}")
-    shape = entry.get("shape")
-    if not isinstance(shape, list) or set(map(type, shape)) - {int} or any(not 0 <= length < 2**63 for length in shape):
-        raise HttpError(400, f"{what}: 'shape' must be an array of whole numbers of 0 or more")
     count = math.prod(shape)
     if math.prod(length or 1 for length in shape) > MOST_ELEMENTS:  # a python model dies of [0, 2**61], which has no element
         raise HttpError(400, f"{what}: 'shape' has more elements than a request can have")
-    parameters = _parameters(what, entry)
     size = parameters.pop("binary_data_size", None)
     is_base64 = _is_base64(what, parameters.pop("content_type", None))
     if size is None:
-        data = packed(what, datatype, entry.get("data"), count, is_base64=is_base64)
+        data = packed(what, datatype, entry.data, count, is_base64=is_base64)
     else:
-        if "data" in entry:
+        if entry.data is not None:
             raise HttpError(400, f"{what} has 'data' and binary_data_size")
         data, rest = _taken(what, datatype, count, size, rest)
-    set_parameters(add_input(request, name, datatype, shape, data), parameters)
+    set_parameters(add_input(request, entry.name, datatype, shape, data), parameters)
     return rest
 
 
@@ -283,33 +272,6 @@ def _taken(what: str, datatype: str, count: int, size: Parameter, rest: memoryvi
     if each is not None and size != each * count:
         raise HttpError(400, f"{what}: {datatype} of this shape has {each * count} bytes, but binary_data_size is {size}")
     return bytes(rest[:size]), rest[size:]
-
-
-def _objects(value: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    entries = value.get(name, [])
-    if not isinstance(entries, list) or set(map(type, entries)) - {dict}:
-        raise HttpError(400, f"{name!r} must be an array of objects")
-    return entries
-
-
-def _text(entry: Mapping[str, Any], name: str, what: str) -> str:
-    text = entry.get(name)
-    if not isinstance(text, str) or not text:
-        raise HttpError(400, f"{what} must have a {name!r}, which is a string")
-    check_whole(f"{name!r} of {what}", text)
-    return text
-
-
-def _parameters(what: str, entry: Mapping[str, Any]) -> dict[str, Parameter]:
-    found = entry.get("parameters", {})
-    if not isinstance(found, dict) or set(map(type, found.values())) - {bool, int, float, str}:
-        raise HttpError(400, f"{what}: 'parameters' must be an object whose values are strings, numbers or booleans")
-    if SHARED_MEMORY in found:
-        raise HttpError(400, f"{what}: shared memory is not served here; send the data itself")
-    for name, value in found.items():
-        check_whole(f"{what}: the name of the parameter {name!r}", name)
-        check_whole(f"{what}: the parameter {name!r}", value)
-    return dict(found)
 
 
 def _flag(what: str, value: Parameter, name: str) -> bool:

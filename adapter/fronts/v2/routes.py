@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
-from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
-from adapter.fronts.asking import Place, look_up
-from adapter.fronts.bodies import parsed
+from adapter.fronts.asking import Place, info_of
+from adapter.fronts.bodies import is_counted, parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred, place_in
+from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.serving import Models
@@ -33,7 +35,8 @@ SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_da
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 RESTORE_SECONDS = 60.0
 """So long the front is not ready because of models that are being loaded again."""
-CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
+_VERSION = re.compile(r"[0-9]{1,18}")
+CONFIG, FILE = "config", "file:"
 
 
 def front(
@@ -142,8 +145,11 @@ class _Handlers:
         return await generate.streamed_as_triton(self.inference, place, await request.read_by(parsed), request)
 
     def _place(self, request: Request) -> Place:
-        """The model that a path names. Raises ServerUnavailable: it is being loaded again."""
-        place = place_in(request)
+        """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
+        version = request.parts.get("version", "")
+        if version and not _VERSION.fullmatch(version):
+            raise HttpError(400, "the version in the path must be a number")
+        place = Place(request.name, request.name, version)
         model = None if self.models is None else self.models.find(place.name) or self.models.find_id(place.model)
         if model is None:
             return place
@@ -156,14 +162,16 @@ class _Handlers:
         return place.model, place.version
 
     async def _looked_up(self, request: Request) -> Place:
+        """As `_place`; a model that does not exist is told before a long body is read. Raises InferenceFailed."""
         place = self._place(request)
-        await look_up(request, self.inference, place)
+        if is_counted(request.content_length):
+            await info_of(self.inference, place)
         return place
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, is_ready = self._opened(), await request.read_by(ready_only)
-        return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not is_ready])
+        api, asked = self._opened(), await request.read_by(partial(structured, _Index))
+        return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not asked.ready])
 
     async def load(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/load."""
@@ -174,7 +182,8 @@ class _Handlers:
     async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
-        await api.unload(name, has_dependents=await request.read_by(with_dependents))
+        asked = await request.read_by(partial(structured, _Unload))
+        await api.unload(name, has_dependents=asked.parameters.unload_dependents)
         return web.Response()
 
     def _opened(self) -> RepositoryCalls:
@@ -191,37 +200,28 @@ def _health(request: Request, word: str, *, is_well: bool) -> web.Response:
     return web.Response(status=status)
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
-    """No body is an empty object."""
-    value = parsed(body) if body.strip() else {}
-    if not isinstance(value, dict):
-        raise HttpError(400, "the body must be a JSON object")
-    return value
+class _Index(msgspec.Struct):
+    ready: bool = False
 
 
-def _parameters(body: bytes) -> Mapping[str, Any]:
-    parameters = _object(body).get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise HttpError(400, "'parameters' must be an object")
-    return parameters
+class _Load(msgspec.Struct):
+    parameters: dict[str, str] = {}
 
 
-def ready_only(body: bytes) -> bool:
-    """Of a request for the index. Raises HttpError: 400."""
-    wanted = _object(body).get("ready", False)
-    if not isinstance(wanted, bool):
-        raise HttpError(400, "'ready' must be true or false")
-    return wanted
+class _Flags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    unload_dependents: bool = False
+
+
+class _Unload(msgspec.Struct):
+    parameters: _Flags = _Flags()
 
 
 def overrides_of(body: bytes) -> Overrides:
     """Of a request for a load. Raises HttpError: 400."""
     found: dict[str, str | bytes] = {}
-    for key, value in _parameters(body).items():
+    for key, value in structured(_Load, body).parameters.items():
         if key != CONFIG and not key.startswith(FILE):
             raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
-        if not isinstance(value, str):
-            raise HttpError(400, f"the parameter {key!r} must be a text")
         found[key] = value if key == CONFIG else _content(key, value)
     if found and CONFIG not in found:
         raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
@@ -239,18 +239,6 @@ def _content(key: str, text: str) -> bytes:
         raise HttpError(400, f"the parameter {key!r} is no base64") from None
 
 
-def with_dependents(body: bytes) -> bool:
-    """Of a request for an unload. Raises HttpError: 400."""
-    parameters = _parameters(body)
-    if unknown := sorted(parameters.keys() - {DEPENDENTS}):
-        raise HttpError(400, f"there is no parameter {unknown[0]!r} of an unload; there is {DEPENDENTS!r}")
-    wanted = parameters.get(DEPENDENTS, False)
-    if not isinstance(wanted, bool):
-        raise HttpError(400, f"the parameter {DEPENDENTS!r} must be true or false")
-    return wanted
-
-
 def _row(row: ServerModel) -> Mapping[str, str]:
     """Without what Triton does not tell."""
-    known = {"name": row.name, "version": row.version, "state": row.state, "reason": row.reason}
-    return {key: value for key, value in known.items() if value or key == "name"}
+    return {key: value for key, value in row._asdict().items() if value or key == "name"}

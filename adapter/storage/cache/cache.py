@@ -140,7 +140,7 @@ class Cache:
             yield
         except (SourceDenied, SourceNotFound):
             entries = self._artifacts.of_origin(origin)
-            await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
+            await self._files.run(lambda _: self._artifacts.confirm(entries, 0.0), is_stopped=False)
             raise
 
     async def read(self, artifact: Artifact, path: str, size_bytes: int) -> bytes:
@@ -271,7 +271,7 @@ class Cache:
             self._artifacts.put(entry, reserved.insist(partial(volume.publish, staged, name)), inodes, key, confirmed)
 
     async def _let_go(self, folder: Path) -> None:
-        await self._files.run_to_end(lambda _: self._artifacts.let_go(folder))
+        await self._files.run(lambda _: self._artifacts.let_go(folder), is_stopped=False)
 
 
 def _hit(entry: Entry, wanted: Wanted) -> Artifact:

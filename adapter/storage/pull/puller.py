@@ -158,7 +158,7 @@ class Pull:
                 if self._most > FIRST_CONNECTIONS:
                     group.create_task(self._watch(group))
         except BaseException as failure:
-            await files.run_to_end(self._close)
+            await files.run(self._close, is_stopped=False)
             if isinstance(failure, BaseExceptionGroup):
                 raise failure.exceptions[0] from None
             raise

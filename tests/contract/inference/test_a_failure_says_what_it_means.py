@@ -44,15 +44,6 @@ async def test_a_wrong_request(
     assert "\n" not in failed.value.text
 
 
-async def test_a_model_that_fails_in_the_middle(inference: TritonInference) -> None:
-    answers: list[Any] = []
-    with pytest.raises(InferenceFailed, match=r"^the imitation fails at token 2$") as failed:
-        async for answer in inference.stream(prompt("vllm_failing")):
-            answers.append(answer)  # noqa: PERF401 - those before the failure count
-    assert failed.value.failure is Failure.INTERNAL
-    assert len(answers) == 2
-
-
 async def test_triton_lives_through_streams_that_fail(inference: TritonInference, triton: Triton) -> None:
     """Triton 2.51 dies of the first, if it is told to give errors of streams as gRPC's status."""
 

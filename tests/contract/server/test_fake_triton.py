@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from adapter.errors import ModelRefused, ServerDied
-from adapter.model import ServerModel
-from adapter.triton.client import TritonAway, TritonClient
+from adapter.triton.client import TritonClient
 from tests.contract.server.rig import FakeRig, unnoticed
 
 
@@ -73,16 +72,6 @@ async def test_a_model_can_take_triton_down(fake: FakeRig, cause: str) -> None:
     assert fake.triton.journal == [("load", "other"), ("load", "m")]
 
 
-async def test_a_stopping_triton_refuses_calls(fake: FakeRig, client: TritonClient) -> None:
-    """Until it starts again."""
-    fake.triton.is_exiting = True
-
-    with pytest.raises(TritonAway, match="Server exiting"):
-        await client.live(1.0)
-    with pytest.raises(TritonAway, match="Server not ready"):
-        await client.load("m")
-
-
 async def test_an_endless_reason_is_read_from_the_index(fake: FakeRig) -> None:
     """It is too long for any trailer."""
     server = fake.connect()
@@ -90,18 +79,3 @@ async def test_an_endless_reason_is_read_from_the_index(fake: FakeRig) -> None:
 
     with pytest.raises(ModelRefused, match=r"^RuntimeError: xxxx"):
         await server.load("m", unnoticed)
-
-
-async def test_hidden_copies_are_counted(fake: FakeRig, client: TritonClient) -> None:
-    """A load during the unload holds the memory twice, whatever the index says."""
-    await fake.place("m", hold="unload")
-    await client.load("m")
-    await client.unload("m")
-    await client.load("m")
-
-    assert await client.index() == [ServerModel("m", "1", "READY", "")]
-    assert fake.triton.in_memory == {"m": 2}
-    fake.let_go("m", "unload")
-    async with asyncio.timeout(5):
-        while fake.triton.in_memory != {"m": 1}:
-            await asyncio.sleep(0.01)

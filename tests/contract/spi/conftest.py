@@ -32,7 +32,7 @@ async def channel(request: pytest.FixtureRequest) -> AsyncIterator[aio.Channel]:
     capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2Gi"})
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=RESERVED_IDS),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=lambda: capacity, reserved_ids=RESERVED_IDS),
         readiness=lambda: None,
         reflection=False,
     )

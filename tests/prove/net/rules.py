@@ -24,7 +24,7 @@ MISTAKES = (
     Mistake(
         "one number too few",
         "A FIL config whose output has space for one number too few is accepted.",
-        "adapter/layout/fil.py",
+        "adapter/layout/backends.py",
         "if given is not None and given < needed:",
         "if given is not None and given < needed - 1:",
         ("security/test_fil_makes_room_for_what_is_written.py",),
@@ -32,7 +32,7 @@ MISTAKES = (
     Mistake(
         "too few features",
         "A FIL config with fewer features than the forest is accepted.",
-        "adapter/layout/fil.py",
+        "adapter/layout/backends.py",
         "if columns is not None and columns < forest.features:",
         "if columns is not None and columns < 1:",
         ("security/test_fil_makes_room_for_what_is_written.py",),

@@ -7,8 +7,9 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from adapter.fronts import llm, sagemaker, v2
-from adapter.fronts.v2 import routes
+from adapter.fronts import sagemaker
+from adapter.fronts.llm import routes as llm
+from adapter.fronts.v2 import routes as v2
 from adapter.serving import KnownModel
 from adapter.settings import read_group
 from adapter.settings.fronts import LlmSettings, SageMakerSettings
@@ -64,5 +65,5 @@ async def test_it_is_for_later(front: str, method: str, path: str) -> None:
 async def test_v2_is_not_ready_meanwhile_but_for_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(*v2.front(NOT_ASKED, READY, MODELS).routes) as server:
         assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == 503
-        monkeypatch.setattr(routes, "RESTORE_SECONDS", 0)
+        monkeypatch.setattr(v2, "RESTORE_SECONDS", 0)
         assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == 200

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from adapter.fronts import edge, llm, sagemaker, v2
+from adapter.fronts import edge, sagemaker
 from adapter.fronts.edge import Front
+from adapter.fronts.llm import routes as llm
+from adapter.fronts.v2 import routes as v2
 from adapter.inference import DATATYPES
 from adapter.settings import read_group
 from adapter.settings.fronts import LlmSettings, SageMakerSettings

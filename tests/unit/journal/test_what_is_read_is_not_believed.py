@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, OtherBoot, line_of
+from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, line_of
 from adapter.records import Crashes
 from adapter.volume import boot
 from adapter.volume.boot import boot_id, boot_seconds
@@ -45,7 +45,7 @@ async def test_another_boot_is_another_journal_with_another_salt(rig: Rig) -> No
     await first.written()
     first.close()
 
-    with pytest.raises(OtherBoot, match="the machine has restarted"):
+    with pytest.raises(JournalProblem, match="the machine has restarted"):
         rig.found()
     await works_anew(rig, "the machine has restarted")
     assert rig.start().digests.of_values({}) != first.digests.of_values({})

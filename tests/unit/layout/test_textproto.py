@@ -42,7 +42,7 @@ def check_spans(text: str, fields: tuple[Field, ...], start: int, end: int) -> N
     """Fields stand in order inside the span, with nothing but space and comments between them."""
     at = start
     for field in fields:
-        assert at <= field.start < field.value_end <= field.end <= end
+        assert at <= field.start < field.end <= end
         assert scan(text[at : field.start]) == ()
         if not field.name.startswith("["):
             assert text[field.start : field.start + len(field.name)] == field.name

@@ -46,52 +46,6 @@ async def test_the_step_under_way_is_named(lifecycle: RuntimeLifecycle, world: W
     assert world.is_empty
 
 
-async def test_who_waits_for_storage_has_a_little_less_than_the_budget(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """So that it can say itself what was wrong: the undo and the answer fit into the rest. The budget begins with the call."""
-    world.hold("fetch")
-    loop = asyncio.get_running_loop()
-    begun, load = loop.time(), asyncio.create_task(lifecycle.load(A))
-    await world.until_held("fetch")
-    assert lifecycle.registry.operation_on("a").waits.until == begun + 88 - 1
-    world.let_go("fetch")
-    await load
-
-
-async def test_a_load_may_wait_for_as_long_as_one_of_its_callers_does(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """A caller that joins has a budget of its own; one that goes takes its budget along."""
-    world.hold("fetch")
-    loop = asyncio.get_running_loop()
-    begun, first = loop.time(), asyncio.create_task(lifecycle.load(A))
-    await world.until_held("fetch")
-    waits = lifecycle.registry.operation_on("a").waits
-    await asyncio.sleep(20)
-    second = asyncio.create_task(lifecycle.load(A))
-    await asyncio.sleep(1)
-    assert waits.until == begun + 20 + 87
-    second.cancel()
-    await asyncio.sleep(1)
-    assert waits.until == begun + 87
-    world.let_go("fetch")
-    await first
-
-
-async def test_the_time_at_the_gate_counts(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """What is left for storage is what was not spent behind an unload."""
-    await lifecycle.load(A)
-    world.hold("unload")
-    unload = asyncio.create_task(lifecycle.unload("a"))
-    await world.until_held("unload")
-    begun, load = asyncio.get_running_loop().time(), asyncio.create_task(lifecycle.load(A))
-    await asyncio.sleep(50)
-    world.hold("fetch")
-    world.let_go("unload")
-    await unload
-    await world.until_held("fetch")
-    assert lifecycle.registry.operation_on("a").waits.until == begun + 87
-    world.let_go("fetch")
-    await load
-
-
 async def test_a_failure_whose_undo_takes_long_is_told_in_its_own_words(lifecycle: RuntimeLifecycle, world: World) -> None:
     """The budget ends before the patience with the undo does: the cause is known, and is what the caller reads."""
     world.hold("load")

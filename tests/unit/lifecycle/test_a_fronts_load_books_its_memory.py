@@ -128,42 +128,6 @@ async def test_a_model_that_is_larger_than_it_was_booked_is_looked_at_again_and_
         await lifecycle.load_new(a_front_model(world, "c"))
 
 
-async def test_a_model_that_is_smaller_gives_back_what_it_does_not_need(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.reported = 10 * MIB
-    await fill(lifecycle, world, 2 * FIT)
-    assert sum(model.size_bytes for model in lifecycle.registry) == 2 * FIT * 10 * MIB
-
-
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_what_a_load_has_booked_is_given_back_once(
-    lifecycle: RuntimeLifecycle, world: World, point: str, *, is_cancelled: bool
-) -> None:
-    """Then exactly one more fits."""
-    await fill(lifecycle, world, FIT - 1)
-    spec = a_front_model(world, "m")
-    for _ in range(3):
-        if is_cancelled:
-            world.hold(point)
-            load = asyncio.create_task(lifecycle.load_new(spec))
-            await world.until_held(point)
-            load.cancel()
-            with suppress(asyncio.CancelledError):
-                await load
-            world.let_go(point)
-            await asyncio.sleep(10)
-        else:
-            world.fail(point, SourceUnavailable("away", can_pass=False) if point in ("open", "fetch") else ServerUnavailable("away"))
-            with pytest.raises(AdapterError):
-                await lifecycle.load_new(spec)
-        await asyncio.sleep(5)
-    assert lifecycle.find("m") is None
-
-    await lifecycle.load_new(a_front_model(world, "one"))
-    with pytest.raises(NoCapacity):
-        await lifecycle.load_new(a_front_model(world, "two"))
-
-
 async def test_loads_of_modelmesh_count_from_the_moment_in_which_their_size_is_known(lifecycle: RuntimeLifecycle, world: World) -> None:
     """They are not refused for a front's: ModelMesh counts for itself."""
     specs = await fill(lifecycle, world, FIT - 1)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import ModelRefused, ServerError, Superseded, UnloadUnfinished
+from adapter.errors import Superseded, UnloadUnfinished
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.reconciler import TAKING_OVER
 from adapter.lifecycle.states import State
@@ -50,19 +50,6 @@ async def test_a_triton_that_never_frees_is_named_and_counted(lifecycle: Runtime
     assert unfinished() == before + 1
 
 
-async def test_the_next_unload_starts_anew(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """ModelMesh repeats an unload up to 90 times; FAILED remembers that something may be left."""
-    await lifecycle.load(A)
-    world.hold("unload")
-    assert await obstacle(lifecycle) == "Triton has a as READY"
-    world.let_go("unload")
-
-    await lifecycle.unload("a")
-
-    assert world.trace.count("unload a") == 2
-    assert world.is_empty
-
-
 async def test_an_unload_behind_an_undo_that_never_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
     """Triton cannot cancel the load that the unload has overtaken, and never ends it."""
     world.hold("load")
@@ -75,35 +62,6 @@ async def test_an_unload_behind_an_undo_that_never_ends(lifecycle: RuntimeLifecy
 
     with pytest.raises(Superseded):
         await load
-
-
-async def test_an_unload_that_meets_an_undo_under_way_gets_no_second_bound(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """100 s of its time are over when the undo gives up; it asks Triton again, for the 70 s that are left."""
-    world.fail("load", ModelRefused("bad model"))
-    world.hold("unload")
-    with pytest.raises(ModelRefused):
-        await lifecycle.load(A)
-    await asyncio.sleep(68)
-
-    assert await obstacle(lifecycle) == "Triton has a as None"
-
-    assert world.trace.count("unload a") == 2
-
-
-async def test_an_undo_that_triton_does_not_finish_is_counted_and_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Nobody may ever ask again: the model is FAILED, and what comes next finishes the undo."""
-    world.fail("load", ModelRefused("bad model"))
-    world.hold("unload")
-    before, began = unfinished(), now()
-    with pytest.raises(ModelRefused):
-        await lifecycle.load(A)
-    await lifecycle.registry.operation_on("a").ended.wait()
-
-    assert now() - began == pytest.approx(BOUND_SECONDS)
-    assert lifecycle.registry.find("a").state is State.FAILED
-    assert unfinished() == before + 1
-    world.let_go("unload")
-    assert (await lifecycle.load(A)).size_bytes == 1_250_000
 
 
 async def test_a_purge_that_never_ends_names_what_triton_holds(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -128,20 +86,6 @@ async def test_a_purge_names_the_operations_that_it_lets_end_first(lifecycle: Ru
     assert state.problem == "purging: waiting for the unload of 'a', under way for 101.0 s (Triton has a as READY)"
     with pytest.raises(UnloadUnfinished):
         await first
-
-
-async def test_an_unload_behind_a_purge_gets_no_second_bound(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """The purge ends after 100 s; the unload that waited for it has 70 s left."""
-    world.hold("purge")
-    await lifecycle.status()
-    world.hold("unload")
-    asyncio.get_running_loop().call_later(100, world.let_go, "purge")
-
-    assert await obstacle(lifecycle) == "Triton has a as None"
-
-    assert world.trace.count("unload a") == 1
-    await asyncio.sleep(0.1)
-    assert lifecycle.registry.operations() == []
 
 
 async def test_a_take_over_that_never_ends_is_named(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
@@ -176,17 +120,6 @@ async def test_files_that_cannot_be_removed_are_the_obstacle(lifecycle: RuntimeL
     assert world.is_empty
 
 
-async def test_an_unload_that_ends_with_its_operation_says_what_that_says(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Both have the same deadline; here the operation is the first to notice."""
-    await lifecycle.load(A)
-    world.hold("unload")
-    first = asyncio.create_task(lifecycle.unload("a"))
-    await world.until_held("unload")
-    first.cancel()
-
-    assert await obstacle(lifecycle) == "Triton has a as READY"
-
-
 async def test_a_later_unload_goes_on_when_an_earlier_one_gives_up(lifecycle: RuntimeLifecycle, world: World) -> None:
     """It has joined the earlier one; what is left of its own time is used to ask Triton again."""
     await lifecycle.load(A)
@@ -210,22 +143,6 @@ async def test_a_later_unload_shares_the_success_of_an_earlier_one(lifecycle: Ru
     await asyncio.sleep(0.5)
     await asyncio.gather(first, lifecycle.unload("a"))
 
-    assert world.trace.count("unload a") == 1
-
-
-async def test_a_refusal_of_triton_is_told_at_once_to_all_who_wait(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.load(A)
-    world.hold("unload")
-    world.fail("unload", ServerError("Triton does not unload the model"))
-    first = asyncio.create_task(lifecycle.unload("a"))
-    await world.until_held("unload")
-    await asyncio.sleep(1)
-    second = asyncio.create_task(lifecycle.unload("a"))
-    await asyncio.sleep(1)
-    world.let_go("unload")
-
-    errors = await asyncio.gather(first, second, return_exceptions=True)
-    assert [str(error) for error in errors] == ["Triton does not unload the model"] * 2
     assert world.trace.count("unload a") == 1
 
 
@@ -255,19 +172,3 @@ async def test_a_drain_does_not_wait_for_a_take_down_without_a_call(lifecycle: R
 
     assert now() - began < 5
     assert world.records["a"].state == "failed"
-
-
-async def test_a_drain_waits_for_a_take_down_that_a_call_has_joined(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.load(A)
-    world.hold("unload")
-    await obstacle(lifecycle)
-    await asyncio.sleep(20)
-    unload = asyncio.create_task(lifecycle.unload("a"))
-    await asyncio.sleep(1)
-    drain = asyncio.create_task(lifecycle.drain(30))
-    await asyncio.sleep(5)
-    world.let_go("unload")
-
-    await unload
-    assert await drain
-    assert world.is_empty

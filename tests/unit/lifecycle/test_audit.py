@@ -164,40 +164,6 @@ async def test_a_look_during_which_something_happens_is_made_again(make: Callabl
     assert told() == AGREED
 
 
-async def test_a_long_look_that_proved_nothing_is_not_made_again_at_once(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    """With thousands of models the folder is work: under constant traffic no look would prove anything."""
-    lifecycle = await started(make)
-    await lifecycle.load(A)
-    world.hold("inventory")
-    lifecycle._reconciler.begin(Step.COMPARE)
-    await world.until_held("inventory")
-    await asyncio.sleep(0.5)
-    await lifecycle.unload("a")
-    world.let_go("inventory")
-    looks = world.trace.count("inventory")
-    await asyncio.sleep(14)
-    assert world.trace.count("inventory") == looks
-    await asyncio.sleep(LOOKED)
-
-    assert world.trace.count("inventory") > looks
-
-
-async def test_a_look_that_is_too_late_before_the_folder_is_read_reads_no_folder(
-    make: Callable[[], RuntimeLifecycle], world: World
-) -> None:
-    lifecycle = await started(make)
-    await lifecycle.load(A)
-    world.hold("index")
-    lifecycle._reconciler.begin(Step.COMPARE)
-    await world.until_held("index")
-    looks = world.trace.count("inventory")
-    await lifecycle.unload("a")
-    world.let_go("index")
-    await asyncio.sleep(0.5)
-
-    assert world.trace.count("inventory") == looks
-
-
 async def test_a_model_with_something_under_way_is_not_judged(make: Callable[[], RuntimeLifecycle], world: World) -> None:
     lifecycle = await started(make)
     world.hold("load")
@@ -209,31 +175,6 @@ async def test_a_model_with_something_under_way_is_not_judged(make: Callable[[],
     assert told() == AGREED
     world.let_go("load")
     await load
-
-
-async def test_without_a_reason_nobody_is_asked_while_something_is_under_way(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    """The index costs inference its lock: a load has better use for the machine."""
-    lifecycle = await started(make)
-    await asyncio.sleep(1)
-    world.hold("fetch")
-    load = asyncio.create_task(lifecycle.load(A))
-    await world.until_held("fetch")
-    looks = world.trace.count("index")
-    await asyncio.sleep(20)  # of the load's budget
-    world.let_go("fetch")
-    await load
-
-    assert world.trace.count("index") == looks
-
-
-async def test_a_triton_that_is_away_is_not_asked(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    await started(make)
-    await asyncio.sleep(1)
-    world.problem = "Triton does not answer"
-    world.trace.clear()
-    await asyncio.sleep(2 * LOOKED)
-
-    assert "index" not in world.trace
 
 
 @pytest.mark.parametrize("failure", [ServerError("Triton cannot list its folder"), RuntimeError("?")])

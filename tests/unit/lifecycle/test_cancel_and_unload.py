@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from adapter.errors import ServerError, ServerUnavailable, Superseded
+from adapter.errors import ServerError
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from tests.builders import a_spec
@@ -13,7 +13,6 @@ from tests.fakes.world import World
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
-POINTS = ["open", "fetch", "place", "slot", "load", "measure"]
 
 
 async def start_and_hold(lifecycle: RuntimeLifecycle, world: World, point: str) -> asyncio.Task[object]:
@@ -27,44 +26,6 @@ async def cancel(task: asyncio.Task[object]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-@pytest.mark.parametrize("point", POINTS)
-async def test_a_cancelled_load_is_undone_without_any_unload(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
-    load = await start_and_hold(lifecycle, world, point)
-    await cancel(load)
-    world.let_go(point)
-    await asyncio.sleep(10)
-
-    assert world.is_empty
-    assert len(lifecycle.registry) == 0
-
-
-@pytest.mark.parametrize("point", POINTS)
-async def test_the_unload_after_a_cancelled_load_waits_for_its_end(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
-    """ModelMesh sends it 0.5 to 3 s later; when it is answered nothing is left, and the id loads again."""
-    load = await start_and_hold(lifecycle, world, point)
-    await cancel(load)
-    unload = asyncio.create_task(lifecycle.unload("a"))
-    await asyncio.sleep(0.5)
-    world.let_go(point)
-    await unload
-
-    assert world.is_empty
-    assert (await lifecycle.load(A)).size_bytes == 1_250_000
-
-
-@pytest.mark.parametrize("point", POINTS)
-async def test_an_unload_overtakes_a_load_that_nobody_cancelled(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
-    load = await start_and_hold(lifecycle, world, point)
-    unload = asyncio.create_task(lifecycle.unload("a"))
-    await asyncio.sleep(0.1)
-    world.let_go(point)
-
-    with pytest.raises(Superseded):
-        await load
-    await unload
-    assert world.is_empty
 
 
 @pytest.mark.parametrize("point", ["ready", "open"])
@@ -109,30 +70,6 @@ async def test_a_load_after_a_cancelled_one_does_not_join_it(lifecycle: RuntimeL
     assert world.trace.count("load a") == 2
 
 
-async def test_an_unknown_id_is_asked_of_triton(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.unload("never-heard-of")
-
-    assert "unload never-heard-of" in world.trace
-    assert len(lifecycle.registry) == 0
-
-
-async def test_equal_unloads_share_one_operation(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.load(A)
-    await asyncio.gather(*(lifecycle.unload("a") for _ in range(5)))
-
-    assert world.trace.count("unload a") == 1
-
-
-async def test_a_load_during_an_unload_waits_for_it(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.load(A)
-    unload = asyncio.create_task(lifecycle.unload("a"))
-    await asyncio.sleep(0.1)
-    assert (await lifecycle.load(A)).size_bytes == 1_250_000
-
-    await unload
-    assert world.memory == {"a": "READY"}
-
-
 async def test_a_load_over_a_failed_undo_finishes_the_undo_first(lifecycle: RuntimeLifecycle, world: World) -> None:
     await lifecycle.load(A)
     world.fail("unload", ServerError("Triton does not unload the model"))
@@ -145,15 +82,6 @@ async def test_a_load_over_a_failed_undo_finishes_the_undo_first(lifecycle: Runt
     assert world.trace[0] == "unload a"
 
 
-async def test_a_triton_that_dies_in_a_load_is_told_and_undone(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.fail("load", ServerUnavailable("Triton died while it was loading the model"))
-
-    with pytest.raises(ServerUnavailable):
-        await lifecycle.load(A)
-
-    assert world.is_empty
-
-
 async def test_an_unload_outlives_its_caller(lifecycle: RuntimeLifecycle, world: World) -> None:
     await lifecycle.load(A)
     unload = asyncio.create_task(lifecycle.unload("a"))
@@ -161,17 +89,4 @@ async def test_an_unload_outlives_its_caller(lifecycle: RuntimeLifecycle, world:
     await cancel(unload)
     await asyncio.sleep(5)
 
-    assert world.is_empty
-
-
-async def test_a_triton_that_restarts_right_after_a_load_is_noticed(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Its answer has come, but it has nothing any more: the load must not be told as done."""
-    world.hold("measure")
-    load = asyncio.create_task(lifecycle.load(A))
-    await world.until_held("measure")
-    world.restart_triton()
-    world.let_go("measure")
-
-    with pytest.raises(ServerUnavailable, match="lost the model"):
-        await load
     assert world.is_empty

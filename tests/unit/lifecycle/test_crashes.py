@@ -13,37 +13,17 @@ from adapter.records import Content, Crashes
 from tests.builders import a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.fakes.world import World, ports
-from tests.unit.lifecycle.test_restoring import Outcomes, loaded, sent, state_of, until
+from tests.unit.lifecycle.test_restoring import sent, state_of
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 B = a_spec("models/a", model_id="b", model_type="onnx")
-DAY = 24 * 3600.0
 
 
 async def crashed(lifecycle: RuntimeLifecycle, times: int) -> None:
     for _ in range(times):
         with pytest.raises((ServerDied, CrashesTriton)):
             await lifecycle.load(A)
-
-
-async def test_the_call_whose_load_kills_triton_is_told_and_the_load_is_not_repeated(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.deadly.add("e1")
-
-    with pytest.raises(ServerDied, match="died while it was loading"):
-        await lifecycle.load(A)
-    await asyncio.sleep(60)
-
-    assert sent(world) == ["a"]
-    assert world.is_empty
-
-
-async def test_the_third_death_is_told_as_such(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.deadly.add("e1")
-    await crashed(lifecycle, 2)
-
-    with pytest.raises(CrashesTriton, match="has died 3 times while it was loading this model"):
-        await lifecycle.load(A)
 
 
 async def test_after_three_deaths_nothing_is_pulled_or_sent_and_the_text_says_what_ends_it(
@@ -63,14 +43,6 @@ async def test_after_three_deaths_nothing_is_pulled_or_sent_and_the_text_says_wh
     assert "type, path, storage key or parameters change, or 23 h" in text or "or 22 h 59 min pass" in text
 
 
-async def test_another_id_with_the_same_content_is_refused_too(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.deadly.add("e1")
-    await crashed(lifecycle, 3)
-
-    with pytest.raises(CrashesTriton):
-        await lifecycle.load(B)
-
-
 async def test_a_changed_content_is_sent(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.deadly.add("e1")
     await crashed(lifecycle, 3)
@@ -79,16 +51,6 @@ async def test_a_changed_content_is_sent(lifecycle: RuntimeLifecycle, world: Wor
     await lifecycle.load(A)
 
     assert world.memory == {"a": "READY"}
-
-
-async def test_after_a_day_it_is_sent_again_and_counted_from_one(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.deadly.add("e1")
-    await crashed(lifecycle, 3)
-    await asyncio.sleep(DAY)
-
-    with pytest.raises(ServerDied):
-        await lifecycle.load(A)
-    assert [crashes.count for crashes in world.crashes.values()] == [1]
 
 
 async def test_a_success_forgets_the_deaths_before_it(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -187,112 +149,6 @@ def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
 
 
 # ---- in a restore
-
-
-async def test_a_model_that_kills_triton_in_its_restore_becomes_absent_and_the_others_come_back(
-    lifecycle: RuntimeLifecycle, world: World
-) -> None:
-    outcomes = Outcomes()
-    await loaded(lifecycle, world, 6)
-    world.deadly.add("e0")
-
-    world.restart_triton()
-    await asyncio.sleep(30)
-
-    assert state_of(lifecycle, "m0") is State.ABSENT
-    absent = [f"m{number}" for number in range(6) if state_of(lifecycle, f"m{number}") is State.ABSENT]
-    assert set(world.memory) == {f"m{number}" for number in range(6)} - set(absent)
-    assert len(absent) <= 2, "those that were in Triton at that moment"
-    assert sent(world).count("m0") == 1
-    assert outcomes.new["crashed"] == len(absent)
-    assert lifecycle.notice() is None
-    assert world.crashes
-
-
-async def test_a_restore_goes_on_after_each_death(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """What kills Triton is taken down; what had come back before, and is lost by that death, is sent again."""
-    world.back_after_seconds = 3.0
-    outcomes = Outcomes()
-    await loaded(lifecycle, world, 9)
-    world.deadly |= {"e6", "e3", "e1"}
-
-    world.restart_triton()
-    await asyncio.sleep(60)
-
-    assert {"m6", "m3", "m1"}.isdisjoint(world.memory)
-    assert len(world.memory) >= 3, "two at most are in Triton at each death"
-    assert outcomes.new["crashed"] == 9 - len(world.memory)
-    assert lifecycle.notice() is None
-
-
-async def test_one_death_of_two_loads_takes_two_models(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await loaded(lifecycle, world, 6)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-    await asyncio.sleep(0.5)
-    world.restart_triton()
-    await asyncio.sleep(20)
-
-    assert len(world.memory) == 4
-    assert lifecycle.notice() is None
-
-
-async def test_a_triton_that_dies_in_a_call_while_others_are_restored_is_no_death_of_theirs(
-    lifecycle: RuntimeLifecycle, world: World
-) -> None:
-    """The call is told; those that waited come back."""
-    await loaded(lifecycle, world, 5)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-    world.add("models/a", etag="deadly")
-    world.deadly.add("deadly")
-    with pytest.raises(ServerDied):
-        await lifecycle.load(A)
-    await asyncio.sleep(30)
-
-    assert len(world.memory) >= 3
-    assert lifecycle.notice() is None
-
-
-async def test_a_death_in_a_call_that_sends_again_is_no_death_of_a_later_restore(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Each restore counts from nothing."""
-    await lifecycle.load(A)
-    world.trace.clear()
-    world.hold("index")
-    world.restart_triton()
-    await world.until_held("index")
-    world.deadly.add("e1")
-    load = asyncio.create_task(lifecycle.load(A))
-    await until(lambda: "ready a" in world.trace)
-    world.let_go("index")
-    with pytest.raises(ServerDied):
-        await load
-    await asyncio.sleep(10)
-
-    world.deadly.clear()
-    await loaded(lifecycle, world, 6)
-    world.deadly = {"e4"}
-    world.restart_triton()
-    await asyncio.sleep(30)
-
-    assert lifecycle.notice() is None
-    assert len(world.memory) >= 4
-
-
-async def test_a_content_that_three_deaths_have_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """One id serves it, another id has died over it."""
-    await lifecycle.load(B)
-    world.deadly.add("e1")
-    await crashed(lifecycle, 1)
-    await asyncio.sleep(60)
-    assert state_of(lifecycle, "b") is State.ABSENT
-    await crashed(lifecycle, 1)
-    world.trace.clear()
-    await asyncio.sleep(60)
-
-    assert sent(world) == []
-    with pytest.raises(CrashesTriton):
-        await lifecycle.load(B)
 
 
 async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:

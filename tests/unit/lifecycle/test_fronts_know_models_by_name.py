@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import Draining, ModelRefused, ServerError, ServerUnavailable, SourceNotFound, Superseded
+from adapter.errors import ModelRefused, ServerError, ServerUnavailable, Superseded
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.reconciler import NOT_ASKED
 from adapter.model import ModelSpec, Named
@@ -33,14 +33,6 @@ def told(model: KnownModel | None) -> str:
     words = [word for word, is_so in (("serving", model.is_serving), ("coming", model.is_coming), ("going", model.is_going)) if is_so]
     assert len(words) == 1
     return words[0]
-
-
-async def restarted(lifecycle: RuntimeLifecycle, make: Callable[[], RuntimeLifecycle]) -> RuntimeLifecycle:
-    await lifecycle.close()
-    later = make()
-    later.start()
-    await asyncio.sleep(0.1)
-    return later
 
 
 async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -107,35 +99,6 @@ async def test_an_unload_in_the_middle_of_a_load_is_told_at_once_and_leaves_noth
         await load
     assert told(lifecycle.find(NAME)) == "none"
     assert world.is_empty
-
-
-async def test_a_load_of_what_is_loaded_is_refused_at_once(lifecycle: RuntimeLifecycle) -> None:
-    await lifecycle.load_new(A)
-    began = now()
-    with pytest.raises(AlreadyLoaded, match="is loaded already"):
-        await lifecycle.load_new(A)
-    assert now() == began
-    assert told(lifecycle.find(NAME)) == "serving"
-
-
-@pytest.mark.parametrize("point", POINTS)
-async def test_a_load_of_what_is_being_loaded_is_refused_at_once(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
-    """Also an equal one, and one after a load of ModelMesh's; the first load goes on."""
-    world.hold(point)
-    first = asyncio.create_task(lifecycle.load_new(A))
-    await world.until_held(point)
-    began = now()
-    with pytest.raises(AlreadyLoaded, match="is being loaded already"):
-        await lifecycle.load_new(A)
-    assert now() == began
-    world.let_go(point)
-    await first
-    assert told(lifecycle.find(NAME)) == "serving"
-
-
-async def test_of_equal_loads_at_once_one_is_taken(lifecycle: RuntimeLifecycle) -> None:
-    answers = await asyncio.gather(*(lifecycle.load_new(A) for _ in range(10)), return_exceptions=True)
-    assert sum(isinstance(answer, AlreadyLoaded) for answer in answers) == 9
 
 
 async def test_a_load_of_what_is_being_restored_is_refused_at_once(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -255,34 +218,7 @@ async def test_a_load_is_refused_at_once_while_triton_is_away(lifecycle: Runtime
     await lifecycle.load_new(A)
 
 
-async def test_a_load_that_fails_leaves_nothing_and_says_why(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.fail("slot", ModelRefused("the backend says no"))
-    with pytest.raises(ModelRefused):
-        await lifecycle.load_new(A)
-    with pytest.raises(SourceNotFound):
-        await lifecycle.load_new(a_spec("models/none", model_id="n", named=Named("n", "/n")))
-    assert lifecycle.known() == []
-    assert world.is_empty
-    assert world.records == {}
-
-
 # ---- restarts
-
-
-async def test_names_and_urls_outlive_the_adapter(lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    await lifecycle.load_new(A)
-    await lifecycle.load_new(a_front_model(world, "b"))
-    before = lifecycle.known()
-    later = await restarted(lifecycle, make)
-    assert later.known() == before
-    again = await restarted(later, make)
-
-    assert again.known() == before
-    assert again.find(NAME) == before[0]
-    with pytest.raises(AlreadyLoaded):
-        await again.load_new(A)
-    await again.unload(A.model_id)
-    assert [model.name for model in again.known()] == ["b"]
 
 
 async def test_names_outlive_adapter_and_triton(lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]) -> None:
@@ -373,45 +309,6 @@ async def test_without_modelmesh_nothing_stands_in_the_way_once_triton_answers(l
     assert lifecycle.obstacle is None
     await asyncio.sleep(30)
     assert told(lifecycle.find(NAME)) == "serving"
-
-
-async def test_models_that_triton_serves_already_are_known_without_a_purge(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    earlier = make()
-    earlier.start()
-    await earlier.load(a_spec("models/a", model_id="there"))
-    world.records.clear()
-
-    later = await restarted(earlier, make)
-
-    assert [(model.name, model.is_serving) for model in later.known()] == [("there", True)]
-    assert world.memory == {"there": "READY"}
-
-
-async def test_a_purge_of_modelmeshs_takes_the_models_of_fronts_too(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """ModelMesh starts with an empty view of the whole Triton: what it does not count must not be there."""
-    await lifecycle.load_new(A)
-    coming = asyncio.create_task(lifecycle.load_new(a_front_model(world, "coming")))
-    await asyncio.sleep(0.5)
-    while not (await lifecycle.status()).is_ready:
-        await asyncio.sleep(2)
-
-    with pytest.raises(Superseded):
-        await coming
-    assert lifecycle.known() == []
-    assert world.is_empty
-    assert world.records == {}
-    await lifecycle.load_new(A)
-
-
-async def test_who_shuts_down_takes_no_loads_and_says_so(lifecycle: RuntimeLifecycle) -> None:
-    await lifecycle.load_new(A)
-    drain = asyncio.create_task(lifecycle.drain(10))
-    await asyncio.sleep(0)
-    assert lifecycle.obstacle == "the adapter is shutting down"
-    with pytest.raises(Draining):
-        await lifecycle.load_new(a_spec("models/a", model_id="new", named=Named("new", "/new")))
-    assert told(lifecycle.find(NAME)) == "serving"
-    await drain
 
 
 async def test_an_equal_load_of_modelmeshs_does_not_join_a_fronts(lifecycle: RuntimeLifecycle, world: World) -> None:

@@ -151,16 +151,6 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.looptime
-async def test_a_store_that_hangs_costs_the_deadline_and_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.hold("survey")
-    begun = asyncio.get_running_loop().time()
-
-    assert await lifecycle.predict(A) == DEFAULT
-
-    assert asyncio.get_running_loop().time() - begun == pytest.approx(PREDICT_SECONDS)
-
-
-@pytest.mark.looptime
 async def test_a_look_that_cannot_be_cancelled_costs_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
     """As one that waits for a thread in a hung mount."""
     end = asyncio.Event()
@@ -203,17 +193,6 @@ async def test_a_prediction_that_is_cancelled_asks_no_more(lifecycle: RuntimeLif
 
 
 @pytest.mark.looptime
-async def test_a_model_that_takes_more_than_there_is_is_undone_and_refused(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.reported = 2048 * MIB
-
-    with pytest.raises(NoCapacity, match=r"unloaded again: Triton's backend reports 2048 MiB .* usable capacity is 1014 MiB"):
-        await lifecycle.load(A)
-
-    assert world.is_empty and world.records == {}
-    assert await lifecycle.predict(A) == UNFIT_BYTES
-
-
-@pytest.mark.looptime
 async def test_it_is_refused_unpulled_while_the_listing_is_the_same_and_tried_anew_when_it_is_another(
     lifecycle: RuntimeLifecycle, world: World
 ) -> None:
@@ -243,19 +222,6 @@ async def test_a_given_size_does_not_help_a_model_that_takes_more_than_there_is(
 
     world.add("models/a", etag="e2")
     assert await lifecycle.predict(given) == 5 * MIB
-
-
-@pytest.mark.looptime
-async def test_a_restore_that_takes_more_than_there_is_is_undone(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """The next call is refused before anything is pulled."""
-    await lifecycle.load(A)
-    world.reported = 2048 * MIB
-    world.restart_triton()
-    await asyncio.sleep(60)
-
-    assert world.is_empty and world.violations == []
-    with pytest.raises(NoCapacity, match="when it was loaded last"):
-        await lifecycle.load(A)
 
 
 @pytest.mark.looptime

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.errors import Draining, ModelNotLoaded, ServerError, Superseded, WrongServer
+from adapter.errors import Draining, ModelNotLoaded, ServerError, WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.reconciler import NOT_ASKED, READY_SECONDS, TAKING_OVER
 from adapter.lifecycle.states import State
-from adapter.model import PROBE, RESERVED_IDS, Layout, SourceFile
+from adapter.model import RESERVED_IDS, Layout
 from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
 from tests.fakes.world import World, ports
@@ -18,17 +18,6 @@ from tests.fakes.world import World, ports
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 B = a_spec("models/a", model_id="b", model_type="onnx")
-
-
-async def test_ready_is_answered_when_everything_is_gone(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.load(A)
-
-    state = await lifecycle.status()
-
-    assert (state.is_ready, state.version) == (True, "2.51.0")
-    assert world.is_empty
-    assert len(lifecycle.registry) == 0
-    assert lifecycle.readiness() is None
 
 
 async def test_polls_join_one_purge_and_get_starting_until_it_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -61,20 +50,6 @@ async def test_a_purge_that_fails_leaves_nothing_of_an_earlier_ready(lifecycle: 
     await lifecycle.unload("a")
 
     assert not (await lifecycle.status()).is_ready
-
-
-async def test_a_load_under_way_is_superseded_by_a_purge(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.hold("load")
-    load = asyncio.create_task(lifecycle.load(A))
-    await world.until_held("load")
-    assert not (await lifecycle.status()).is_ready
-    world.let_go("load")
-
-    with pytest.raises(Superseded):
-        await load
-    await asyncio.sleep(3)
-    assert (await lifecycle.status()).is_ready
-    assert world.is_empty
 
 
 async def test_a_load_that_succeeds_while_a_purge_begins_does_not_hide_it(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -122,96 +97,9 @@ async def test_a_triton_that_is_away_is_waited_for(lifecycle: RuntimeLifecycle, 
     assert (await lifecycle.status()).is_ready
 
 
-async def test_models_found_loaded_at_start_serve_on(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    """The adapter alone has restarted: nothing is purged; content unknown, so a load is unload, wait, load."""
-    world.placed["a"] = Layout({"1/model.onnx": SourceFile("model.onnx", 4000, "e1")})
-    world.memory["a"] = "READY"
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(0.1)
-
-    assert lifecycle.registry.find("a").state is State.LOADED
-    assert await lifecycle.size_of("a") == 8193
-    assert world.memory == {"a": "READY"}
-    assert lifecycle.readiness() is None
-    await lifecycle.load(A)
-    assert "unload a" in world.trace
-
-
-async def test_a_restart_of_modelmesh_ends_the_measuring_of_what_was_found(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    """Of models of 100,000 files, or on a volume that hangs: everything is purged."""
-    for name in ("a", "b"):
-        world.placed[name] = Layout({})
-        world.memory[name] = "READY"
-    world.hold("inventory")
-    lifecycle = make()
-    lifecycle.start()
-    await world.until_held("inventory")
-    assert lifecycle.readiness() == TAKING_OVER
-
-    assert (await lifecycle.status()).is_ready
-    assert world.is_empty
-    assert len(lifecycle.registry) == 0
-
-
-async def test_a_bundle_found_whole_at_start_is_one_model(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    """Its size is that of all its models, and its inner ones are no models of their own."""
-    names = ("a", "a~inner~x", "a~inner~y")
-    world.placed |= {name: Layout({"1/m": SourceFile(f"{name}/m", 40_000, "e1")}) for name in names}
-    world.memory |= dict.fromkeys(names, "READY")
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(0.1)
-
-    assert [model.model_id for model in lifecycle.registry] == ["a"]
-    assert await lifecycle.size_of("a") == 150_000
-    await lifecycle.unload("a")
-    assert world.is_empty
-
-
-@pytest.mark.parametrize("lost", ["a", "a~inner~x"])
-@pytest.mark.parametrize("state", ["LOADING", "UNAVAILABLE", "", None])
-async def test_a_bundle_that_is_not_whole_is_undone_at_start(
-    lost: str, state: str | None, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    """Whichever of its models is not READY, or was not even placed."""
-    names = ("a", "a~inner~x", "a~inner~y")
-    world.placed |= {name: Layout({}) for name in names if name != lost or state is not None}
-    world.memory |= {name: "READY" for name in names if name != lost} | ({lost: state} if state else {})
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(3)
-
-    if state is None and lost != "a":  # nothing tells that there should be one more
-        assert lifecycle.registry.find("a").state is State.LOADED
-    else:
-        assert world.is_empty
-
-
-async def test_a_purge_interrupts_an_adoption_that_waits_for_triton(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    world.hold("index")
-    lifecycle = make()
-    lifecycle.start()
-    await world.until_held("index")
-
-    assert (await lifecycle.status()).is_ready
-
-
 async def test_the_size_of_a_model_that_is_not_loaded_is_not_found(lifecycle: RuntimeLifecycle) -> None:
     with pytest.raises(ModelNotLoaded):
         await lifecycle.size_of("nobody")
-
-
-async def test_a_drain_lets_a_load_finish_and_takes_no_new_one(lifecycle: RuntimeLifecycle, world: World) -> None:
-    load = asyncio.create_task(lifecycle.load(A))
-    await asyncio.sleep(0)
-    drain = asyncio.create_task(lifecycle.drain(25))
-    await asyncio.sleep(0.1)
-    with pytest.raises(Draining):
-        await lifecycle.load(a_spec("models/a", model_id="b", model_type="onnx"))
-
-    assert await drain
-    assert (await load).size_bytes == 1_250_000
 
 
 async def test_a_drain_answers_unloads(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -325,19 +213,6 @@ async def test_a_reserved_name_in_the_index_is_no_model(world: World, capacity: 
     await lifecycle.close()
 
 
-async def test_what_a_check_of_an_earlier_process_has_left_is_no_model(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    """Its directory is swept when the models are taken over; a row that Triton tells of it makes no operation and no record."""
-    world.placed[f"{PROBE}{'a' * 16}"] = Layout({})
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(3)
-
-    assert world.trace[:3] == ["index", "inventory", "sweep"]
-    assert len(lifecycle.registry) == 0
-    assert not any(PROBE in step for step in world.trace)
-    assert world.records == {}
-
-
 async def test_a_take_over_says_what_it_is_waiting_for(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
     """And when Triton had nothing, that ModelMesh has not come yet."""
     world.hold("index")
@@ -437,15 +312,6 @@ async def test_what_is_under_way_when_the_process_ends_is_no_defect(lifecycle: R
 
     assert [type(error) for error in told] == [Draining, Draining]
     assert "operation.crashed" not in [line["event"] for line in lines]
-
-
-async def test_closing_ends_a_purge_that_waits_for_triton(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.hold("verify")
-    await lifecycle.status()
-
-    await lifecycle.close()
-
-    assert not [task for task in asyncio.all_tasks() if task.get_name() in ("PURGE", "reconciler")]
 
 
 async def test_after_a_purge_that_failed_half_way_all_models_go_nevertheless(lifecycle: RuntimeLifecycle, world: World) -> None:

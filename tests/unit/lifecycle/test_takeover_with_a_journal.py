@@ -29,30 +29,6 @@ async def restarted(lifecycle: RuntimeLifecycle, make: Callable[[], RuntimeLifec
     return later
 
 
-@pytest.mark.parametrize("act", [lambda later: later.unload("a"), lambda later: later.status()])
-async def test_an_unload_and_a_purge_give_up_what_was_adopted(
-    act: Callable[[RuntimeLifecycle], object], lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    await lifecycle.load(A)
-    later = await restarted(lifecycle, make)
-
-    await act(later)  # type: ignore[misc] # either is awaitable
-
-    assert world.is_empty
-    assert world.records == {}
-
-
-async def test_predictions_are_right_after_a_restart(
-    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    """Also for another id of the same content."""
-    world.reported = 33_000_000
-    await lifecycle.load(A)
-    later = await restarted(lifecycle, make)
-
-    assert await later.predict(a_spec("models/a", model_id="other", model_type="onnx", storage_key="minio")) == 33_000_000
-
-
 async def test_people_read_of_an_adopted_model_what_its_loader_wrote(
     lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
 ) -> None:
@@ -63,18 +39,6 @@ async def test_people_read_of_an_adopted_model_what_its_loader_wrote(
 
     assert world.records["a"] == before
     assert (before.model_type, before.path, before.storage_key) == ("onnx", "models/a", "minio")
-
-
-async def test_a_load_that_triton_ended_after_its_adapter_had_died_is_adopted_and_measured(
-    world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    """Its size was never told, so Triton is asked; the equal load of ModelMesh finds it."""
-    world.reported = 33_000_000
-    later = await died_in_load(A, world, make)
-    world.trace.clear()
-
-    assert (await later.load(A)).size_bytes == 33_000_000
-    assert "place a" not in world.trace
 
 
 async def test_a_triton_that_tells_no_size_does_not_hinder_an_adoption(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
@@ -164,20 +128,6 @@ async def test_records_of_models_that_nobody_has_are_forgotten(model_id: str, wo
 
     assert world.records == {}
     assert len(later.registry) == 0
-
-
-async def test_a_purge_that_overtakes_a_take_over_forgets_all_records(
-    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    await lifecycle.load(A)
-    await lifecycle.close()
-    world.hold("inventory")
-    later = make()
-    later.start()
-    await world.until_held("inventory")
-
-    assert (await later.status()).is_ready
-    assert world.records == {}
 
 
 async def test_an_artifact_that_is_gone_does_not_hinder_an_adoption(

@@ -36,7 +36,7 @@ class ScriptedLifecycle(FakeLifecycle):
 @asynccontextmanager
 async def serving(what: FakeLifecycle | ModelRuntime) -> AsyncIterator[ModelRuntimeStub]:
     """The SPI over this lifecycle, or these calls, asked through a real channel."""
-    runtime = what if isinstance(what, ModelRuntime) else ModelRuntime(lifecycle=what, capacity=capacity(), reserved_ids=RESERVED_IDS)
+    runtime = what if isinstance(what, ModelRuntime) else ModelRuntime(lifecycle=what, capacity=capacity, reserved_ids=RESERVED_IDS)
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
         runtime=runtime,

@@ -61,7 +61,7 @@ class Patient(FakeLifecycle):
 
 
 async def started(endpoint: Endpoint, lifecycle: FakeLifecycle) -> SpiServer:
-    runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity(), reserved_ids=frozenset())
+    runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity, reserved_ids=frozenset())
     return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=False)
 
 

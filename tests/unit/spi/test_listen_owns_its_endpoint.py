@@ -21,7 +21,7 @@ from tests.unit.spi.serving import capacity
 
 
 async def start(endpoint: Endpoint, *, reflection: bool = False) -> SpiServer:
-    runtime = ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset())
+    runtime = ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=frozenset())
     return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=reflection)
 
 

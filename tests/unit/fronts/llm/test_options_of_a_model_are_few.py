@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from adapter.fronts.llm.answering import options_of, read
+from adapter.fronts.llm.routes import options_of, read
 from adapter.settings.fronts import LlmSettings
 from tests.unit.fronts.llm.rigs import settings
 

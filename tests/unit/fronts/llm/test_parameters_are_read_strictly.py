@@ -22,7 +22,7 @@ GOOD: dict[str, list[Any]] = {
     "do_sample": [True, False],
     "details": [True, False],
     "return_full_text": [True],
-    "seed": [0, 2**64 - 1],
+    "seed": [0, 2**63 - 1],
     "stop_sequences": [[], ["a", "é"], "a", ["x"] * 64],
     "temperature": [0.1, 1, 100.0],
     "top_k": [1, 50],
@@ -59,8 +59,8 @@ BAD: dict[str, list[Any]] = {
     "do_sample": [0, 1, "true"],
     "details": [1, "x", []],
     "return_full_text": [0, {}],
-    "seed": [-1, 2**64, 1.5, "1", True],
-    "stop_sequences": [[""], [1], "", {}, ["\ud800"], ["x"] * 65, [["a"]]],
+    "seed": [-1, 2**63, 1.5, "1", True],
+    "stop_sequences": [[""], [1], "", {}, ["x"] * 65, [["a"]]],
     "temperature": [-0.1, "hot", True, float("nan"), float("inf"), HUGE],
     "top_k": [-2, 1.5, "1", True],
     "top_p": [-0.1, 1.1, "1", float("nan")],
@@ -87,7 +87,7 @@ BAD: dict[str, list[Any]] = {
     "top_n_tokens": [-1],
     "logprobs": [-1, True],
     "prompt_logprobs": [-1],
-    "adapter_id": [1, "\ud800"],
+    "adapter_id": [1],
 }
 BAD_OF_TGI: dict[str, list[Any]] = {"temperature": [0], "top_k": [0, -1], "top_p": [0]}
 """LMI takes these."""
@@ -109,17 +109,17 @@ def test_what_makes_sense_is_taken(name: str, value: Any, is_tgi: bool) -> None:
     assert wishes_of({name: value}, is_tgi=is_tgi).ignored == []
 
 
-@pytest.mark.parametrize(("value", "shown"), [("3", '"3"'), (3.5, "3.5"), (True, "true"), (["ü"], '["ü"]')])
-def test_a_text_of_digits_is_told_from_a_number(value: Any, shown: str) -> None:
+@pytest.mark.parametrize(("value", "kind"), [("3", "str"), (3.5, "float"), (True, "bool"), (["ü"], "array")])
+def test_a_text_of_digits_is_told_from_a_number(value: Any, kind: str) -> None:
     with pytest.raises(BadParameter) as refused:
         wishes_of({"max_new_tokens": value}, is_tgi=False)
-    assert str(refused.value).startswith(f"parameters.max_new_tokens: {shown} is not an integer ")
+    assert str(refused.value).startswith(f"parameters.max_new_tokens: Expected `int`, got `{kind}`")
 
 
 @pytest.mark.parametrize("is_tgi", [False, True])
 @pytest.mark.parametrize(("name", "value"), cases(BAD))
 def test_what_makes_none_is_named(name: str, value: Any, is_tgi: bool) -> None:
-    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: .+ is not .+") as refused:
+    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: (Expected|Number out of) .+") as refused:
         wishes_of({name: value}, is_tgi=is_tgi)
     assert refused.value.status == 424
 
@@ -127,7 +127,7 @@ def test_what_makes_none_is_named(name: str, value: Any, is_tgi: bool) -> None:
 @pytest.mark.parametrize(("name", "value"), cases(BAD_OF_TGI))
 def test_tgi_takes_less(name: str, value: Any) -> None:
     assert name not in wishes_of({name: value}, is_tgi=False).given
-    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: {value} is not "):
+    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: Expected "):
         wishes_of({name: value}, is_tgi=True)
 
 
@@ -196,8 +196,8 @@ def test_other_names_of_the_same() -> None:
     ("given", "words"),
     [
         ({"stop": [""]}, "stop: "),
-        ({"ignore_eos": 1}, "ignore_eos: 1 is not true or false"),
-        ({"min_new_tokens": -1}, "min_new_tokens: -1 is not "),
+        ({"ignore_eos": 1}, "ignore_eos: Expected `bool`"),
+        ({"min_new_tokens": -1}, "min_new_tokens: Expected "),
         ({"min_new_tokens": 31}, "min_new_tokens: 31 is more than "),
         ({"min_length": 1, "min_new_tokens": 31}, "min_new_tokens: is another name of min_length, which has another value"),
         ({"min_new_tokens": 31, "min_length": 31}, "min_new_tokens: 31 is more than "),

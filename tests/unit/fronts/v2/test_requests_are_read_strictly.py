@@ -27,17 +27,17 @@ def an_info(datatype: str = "FP32", shape: tuple[int, ...] = (-1, 2), inputs: in
     ("change", "words"),
     [
         ([], "object"),
-        ({"inputs": {}}, "'inputs' must be an array"),
-        ({"inputs": [1]}, "'inputs' must be an array"),
-        ({"id": 1}, "'id'"),
-        ({"parameters": []}, "'parameters'"),
-        ({"parameters": {"a": None}}, "'parameters'"),
+        ({"inputs": {}}, "`$.inputs`"),
+        ({"inputs": [1]}, "`$.inputs[0]`"),
+        ({"id": 1}, "`$.id`"),
+        ({"parameters": []}, "`$.parameters`"),
+        ({"parameters": {"a": None}}, "`$.parameters[...]`"),
         ({"parameters": {"binary_data_output": 1}}, "binary_data_output"),
-        ({"inputs": [{**X, "name": 1}]}, "'name'"),
+        ({"inputs": [{**X, "name": 1}]}, "`$.inputs[0].name`"),
         ({"inputs": [{**X, "datatype": "FP8"}]}, "no datatype 'FP8'"),
-        ({"inputs": [{**X, "shape": [-1]}]}, "'shape'"),
-        ({"inputs": [{**X, "shape": [True]}]}, "'shape'"),
-        ({"inputs": [{**X, "shape": "1"}]}, "'shape'"),
+        ({"inputs": [{**X, "shape": [-1]}]}, "`$.inputs[0].shape[0]`"),
+        ({"inputs": [{**X, "shape": [True]}]}, "`$.inputs[0].shape[0]`"),
+        ({"inputs": [{**X, "shape": "1"}]}, "`$.inputs[0].shape`"),
         ({"inputs": [{**X, "shape": [2**40, 2**40]}]}, "more elements"),
         ({"inputs": [{**X, "shape": [0, 2**61], "data": []}]}, "more elements"),
         ({"inputs": [{**X, "shape": [2]}]}, "Shape does not match"),
@@ -46,12 +46,12 @@ def an_info(datatype: str = "FP32", shape: tuple[int, ...] = (-1, 2), inputs: in
         ({"inputs": [{**X, "parameters": {"binary_data_size": 4}}]}, "binary_data_size"),
         ({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"shared_memory_region": "r"}}]}, "shared memory"),
         ({"outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]}, "shared memory"),
-        ({"id": "a\0b"}, "'id' has a NUL"),
-        ({"inputs": [{**X, "name": "x\0"}]}, "'name' of input 0 has a NUL"),
-        ({"outputs": [{"name": "y\0z"}]}, "'name' of an output has a NUL"),
-        ({"parameters": {"a\0b": 1}}, "the request: the name of the parameter 'a\\x00b' has a NUL"),
-        ({"parameters": {"sequence_id": "a\0b"}}, "the request: the parameter 'sequence_id' has a NUL"),
-        ({"inputs": [{**X, "parameters": {"a": "\0"}}]}, "input 'x': the parameter 'a' has a NUL"),
+        ({"id": "a\0b"}, "`$.id`"),
+        ({"inputs": [{**X, "name": "x\0"}]}, "`$.inputs[0].name`"),
+        ({"outputs": [{"name": "y\0z"}]}, "`$.outputs[0].name`"),
+        ({"parameters": {"a\0b": 1}}, "`key` in `$.parameters`"),
+        ({"parameters": {"sequence_id": "a\0b"}}, "`$.parameters[...]`"),
+        ({"inputs": [{**X, "parameters": {"a": "\0"}}]}, "`$.inputs[0].parameters[...]`"),
     ],
 )
 def test_what_cannot_be_meant_is_400_and_named(change: Any, words: str) -> None:
@@ -65,7 +65,7 @@ def test_what_cannot_be_meant_is_400_and_named(change: Any, words: str) -> None:
 def test_inputs_may_be_none_but_must_be_told() -> None:
     """All inputs of a model may be optional."""
     assert list(asked("m", "", {"inputs": []}, memoryview(b"")).request.inputs) == []
-    with pytest.raises(HttpError, match="no 'inputs'"):
+    with pytest.raises(HttpError, match="required field `inputs`"):
         asked("m", "", {}, memoryview(b""))
 
 

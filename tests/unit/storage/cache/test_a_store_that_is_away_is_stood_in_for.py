@@ -7,11 +7,10 @@ import time
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.errors import SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.pull import remote
 from adapter.waits import Waits
 from tests.builders import a_spec
-from tests.unit.storage.cache.conftest import content_of
 
 MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"abc"}
 AWAY = SourceUnavailable("bucket 'b' cannot be reached")
@@ -21,19 +20,6 @@ SECONDS = 0.5
 
 def a_waits(seconds):
     return Waits(time.monotonic, time.monotonic() + seconds)
-
-
-async def test_the_next_process_gives_it_too(cache):
-    """Who was confirmed for what is in the records."""
-    cache.put(MODEL)
-    await cache.asked()
-    cache.bucket.put("m/1/model.onnx", b"newer")
-    await cache.asked()
-    cache.put(MODEL)
-    await cache.asked()
-    again = cache.again()
-    cache.bucket.fail("list", AWAY, times=1000)
-    assert content_of(await again.load(seconds=SECONDS))["1/model.onnx"] == b"abc", "the last one that was confirmed, not the newest"
 
 
 async def test_without_confirmation_nothing_is_given(cache):
@@ -51,19 +37,6 @@ async def test_without_confirmation_nothing_is_given(cache):
         with pytest.raises(SourceUnavailable, match="cannot be reached"):
             await cache.load(spec, seconds=SECONDS)
         cache.bucket._faults["list"].clear()
-
-
-@pytest.mark.parametrize("error", [
-    SourceDenied("401"), SourceNotFound("404"), SourceUnavailable("its certificate is not trusted", can_pass=False), InvalidRequest("no"),
-])  # fmt: skip
-async def test_an_answer_is_an_answer(cache, error):
-    """Refused, not there, not trusted: no cache."""
-    cache.put(MODEL)
-    await cache.asked()
-    cache.bucket.fail("list", error, times=2)  # of the path, and of the folder
-    with pytest.raises(type(error)) as caught:
-        await cache.load(seconds=SECONDS)
-    assert caught.value.text.startswith(error.text)
 
 
 @pytest.mark.parametrize("answer", [SourceDenied("403"), SourceNotFound("404")])
@@ -113,18 +86,6 @@ async def test_a_long_listing_is_no_silence(cache, monkeypatch):
     monkeypatch.setattr(waits, "silent_seconds", silent)
     model = await cache.rig.store.open(a_spec("m"), waits)
     assert {file.path: file.size_bytes for file in model.listing.files}["1/model.onnx"] == len(b"changed")
-
-
-async def test_a_damaged_one_is_not_given(cache):
-    """Storage is then asked for as long as the load may wait."""
-    cache.put(MODEL)
-    artifact = await cache.load()
-    (artifact.root / "1/model.onnx").write_bytes(b"xyz!")
-    cache.bucket.fail("list", AWAY, times=1000)
-    with pytest.raises(SourceUnavailable, match="cannot be reached"):
-        await cache.load(seconds=SECONDS)
-    cache.bucket._faults["list"].clear()
-    assert content_of(await cache.load())["1/model.onnx"] == b"abc"
 
 
 async def test_another_type_of_the_same_path_needs_what_is_there(cache):
