@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -201,7 +202,8 @@ class Volume:
 def make_plain_directory(path: Path) -> None:
     """Make one directory that Triton's user can enter, whatever our umask is. Raises OSError."""
     path.mkdir()
-    path.chmod(DIRECTORY_MODE)
+    if stat.S_IMODE(path.stat().st_mode) != DIRECTORY_MODE:  # of NFS, a change is a round trip, and a look none
+        path.chmod(DIRECTORY_MODE)
 
 
 def _drop_link(path: Path) -> None:
