@@ -116,3 +116,24 @@ async def test_whatever_goes_wrong_in_the_thread_wakes_those_who_wait(rig: Rig, 
         assert not rig.path.exists()
     journal.note(a_record("b"))
     await until_read(rig, {"a", "b"})
+
+
+async def test_while_a_file_comes_back_who_waits_waits_for_what_was_noted_meanwhile(rig: Rig, disk: Disk) -> None:
+    """Otherwise a kill at that moment would leave an older state than one that was confirmed."""
+    journal = rig.start()
+    disk.size = 0
+    journal.note(a_record("a", size_bytes=1))
+    await journal.written()
+    disk.is_reached.clear()
+    disk.goes_on.clear()
+    await disk.reached()
+    disk.size = float("inf")
+    journal.note(a_record("a", size_bytes=2))
+    waiting = asyncio.create_task(journal.written())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    disk.goes_on.set()
+    await waiting
+
+    assert rig.found().records["a"].size_bytes == 2

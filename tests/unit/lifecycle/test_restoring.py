@@ -146,6 +146,42 @@ async def test_an_equal_load_of_a_model_that_somebody_has_unloaded_frees_it_firs
     assert [step for step in world.trace if step in ("unload m0", "fetch", "load m0")] == ["unload m0", "fetch", "load m0"]
 
 
+async def queued(lifecycle: RuntimeLifecycle, world: World) -> list[ModelSpec]:
+    """Two calls have both slots, and the restores of m3 and m2 wait behind them."""
+    specs = await loaded(lifecycle, world, 6)
+    world.restart_triton()
+    await until(lambda: len(world.loading) == 2)
+    for model_id in ("x", "y"):
+        call = asyncio.create_task(lifecycle.load(a_spec("models/a", model_id=model_id, model_type="onnx")))
+        CALLS.add(call)
+        call.add_done_callback(CALLS.discard)
+    await until(lambda: set(world.loading) == {"x", "y"})
+    restores = [operation.model.model_id for operation in lifecycle.registry.operations() if operation.is_queued_restore]
+    assert sorted(restores) == ["m2", "m3"]
+    return specs
+
+
+CALLS: set[asyncio.Task[object]] = set()
+"""Held while they run."""
+
+
+async def test_a_call_is_before_restores_that_wait_already(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await queued(lifecycle, world)
+    await lifecycle.load(a_spec("models/a", model_id="z", model_type="onnx"))
+
+    assert sent(world)[4] == "z"
+    await asyncio.sleep(6)
+    assert len(world.memory) == 9
+
+
+async def test_a_drain_leaves_a_restore_that_waits_lost(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await queued(lifecycle, world)
+    await lifecycle.drain(25)
+
+    assert [world.records[f"m{number}"].state for number in range(6)] == ["lost"] * 4 + ["loaded"] * 2
+    assert len(world.placed) == 8
+
+
 async def test_a_model_confirmed_in_the_moment_of_the_death_is_looked_at_once_more(lifecycle: RuntimeLifecycle, world: World) -> None:
     """The load of the call was answered by the Triton that died; the index was asked while the operation held the model."""
     specs = await loaded(lifecycle, world, 1)

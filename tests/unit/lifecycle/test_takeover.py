@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.errors import Draining, ModelNotLoaded, ServerError, WrongServer
+from adapter.errors import Draining, ModelNotLoaded, ServerError, Superseded, WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.reconciler import NOT_ASKED, READY_SECONDS, TAKING_OVER
 from adapter.lifecycle.states import State
@@ -336,3 +336,17 @@ async def test_after_a_purge_that_failed_half_way_all_models_go_nevertheless(lif
     await asyncio.sleep(5)
     assert world.trace.count("unload a") == 1
     assert world.memory == {"a": "READY"}
+
+
+async def test_a_load_under_way_is_superseded_by_a_purge(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("load")
+    assert not (await lifecycle.status()).is_ready
+    world.let_go("load")
+
+    with pytest.raises(Superseded):
+        await load
+    await asyncio.sleep(3)
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty

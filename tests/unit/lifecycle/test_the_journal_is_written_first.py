@@ -13,6 +13,19 @@ pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 
 
+async def test_no_load_is_answered_that_is_not_written(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("measure")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("measure")
+    world.hold("written")
+    world.let_go("measure")
+    await asyncio.sleep(5)
+    assert not load.done()
+
+    world.let_go("written")
+    await load
+
+
 async def test_a_caller_that_goes_before_the_answer_is_written_has_had_nothing(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.hold("measure")
     load = asyncio.create_task(lifecycle.load(A))
@@ -27,6 +40,36 @@ async def test_a_caller_that_goes_before_the_answer_is_written_has_had_nothing(l
 
     assert world.is_empty
     assert len(lifecycle.registry) == 0
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_triton_is_told_of_no_unload_that_is_not_written(lifecycle: RuntimeLifecycle, world: World, is_known: bool) -> None:
+    if is_known:
+        await lifecycle.load(A)
+    world.hold("written")
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("written")
+    await asyncio.sleep(5)
+
+    assert "unload a" not in world.trace
+    assert world.records["a"].state == "unloading"
+    world.let_go("written")
+    await unload
+
+
+async def test_no_unload_is_answered_that_is_not_written(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("remove")
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("remove")
+    world.hold("written")
+    world.let_go("remove")
+    await asyncio.sleep(5)
+    assert not unload.done()
+    assert "a" not in world.records
+
+    world.let_go("written")
+    await unload
 
 
 async def test_a_confirmation_is_written_before_its_answer(lifecycle: RuntimeLifecycle, world: World) -> None:
