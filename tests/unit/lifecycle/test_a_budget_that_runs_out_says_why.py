@@ -146,3 +146,32 @@ async def test_an_old_copy_that_triton_does_not_free_is_named(lifecycle: Runtime
     error = await over_budget(lifecycle)
 
     assert (error.text, error.phases) == ("Triton has a as READY" + BUDGET, "undo 88.0 s")
+
+
+async def test_who_waits_for_storage_has_a_little_less_than_the_budget(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """So that it can say itself what was wrong: the undo and the answer fit into the rest. The budget begins with the call."""
+    world.hold("fetch")
+    loop = asyncio.get_running_loop()
+    begun, load = loop.time(), asyncio.create_task(lifecycle.load(A))
+    await world.until_held("fetch")
+    assert lifecycle.registry.operation_on("a").waits.until == begun + 88 - 1
+    world.let_go("fetch")
+    await load
+
+
+async def test_a_load_may_wait_for_as_long_as_one_of_its_callers_does(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """A caller that joins has a budget of its own; one that goes takes its budget along."""
+    world.hold("fetch")
+    loop = asyncio.get_running_loop()
+    begun, first = loop.time(), asyncio.create_task(lifecycle.load(A))
+    await world.until_held("fetch")
+    waits = lifecycle.registry.operation_on("a").waits
+    await asyncio.sleep(20)
+    second = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(1)
+    assert waits.until == begun + 20 + 87
+    second.cancel()
+    await asyncio.sleep(1)
+    assert waits.until == begun + 87
+    world.let_go("fetch")
+    await first

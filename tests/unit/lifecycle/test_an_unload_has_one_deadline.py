@@ -172,3 +172,33 @@ async def test_a_drain_does_not_wait_for_a_take_down_without_a_call(lifecycle: R
 
     assert now() - began < 5
     assert world.records["a"].state == "failed"
+
+
+async def test_an_unload_behind_a_purge_gets_no_second_bound(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The purge ends after 100 s; the unload that waited for it has 70 s left."""
+    world.hold("purge")
+    await lifecycle.status()
+    world.hold("unload")
+    asyncio.get_running_loop().call_later(100, world.let_go, "purge")
+
+    assert await obstacle(lifecycle) == "Triton has a as None"
+
+    assert world.trace.count("unload a") == 1
+    await asyncio.sleep(0.1)
+    assert lifecycle.registry.operations() == []
+
+
+async def test_a_drain_waits_for_a_take_down_that_a_call_has_joined(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    await obstacle(lifecycle)
+    await asyncio.sleep(20)
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(1)
+    drain = asyncio.create_task(lifecycle.drain(30))
+    await asyncio.sleep(5)
+    world.let_go("unload")
+
+    await unload
+    assert await drain
+    assert world.is_empty

@@ -205,3 +205,28 @@ async def test_it_can_wait_for_its_look(make: Callable[[], RuntimeLifecycle], wo
 
     assert set(asked) == {True}
     assert told()["not_serving"] == 1
+
+
+async def test_without_a_reason_nobody_is_asked_while_something_is_under_way(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    """The index costs inference its lock: a load has better use for the machine."""
+    lifecycle = await started(make)
+    await asyncio.sleep(1)
+    world.hold("fetch")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("fetch")
+    looks = world.trace.count("index")
+    await asyncio.sleep(20)  # of the load's budget
+    world.let_go("fetch")
+    await load
+
+    assert world.trace.count("index") == looks
+
+
+async def test_a_triton_that_is_away_is_not_asked(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    await started(make)
+    await asyncio.sleep(1)
+    world.problem = "Triton does not answer"
+    world.trace.clear()
+    await asyncio.sleep(2 * LOOKED)
+
+    assert "index" not in world.trace

@@ -13,7 +13,7 @@ from adapter.records import Content, Crashes
 from tests.builders import a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.fakes.world import World, ports
-from tests.unit.lifecycle.test_restoring import sent, state_of
+from tests.unit.lifecycle.test_restoring import Outcomes, loaded, sent, state_of
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
@@ -164,3 +164,23 @@ async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecy
 
     assert sent(world) == []
     assert state_of(lifecycle, "b") is State.ABSENT
+
+
+async def test_a_model_that_kills_triton_in_its_restore_becomes_absent_and_the_others_come_back(
+    lifecycle: RuntimeLifecycle, world: World
+) -> None:
+    outcomes = Outcomes()
+    await loaded(lifecycle, world, 6)
+    world.deadly.add("e0")
+
+    world.restart_triton()
+    await asyncio.sleep(30)
+
+    assert state_of(lifecycle, "m0") is State.ABSENT
+    absent = [f"m{number}" for number in range(6) if state_of(lifecycle, f"m{number}") is State.ABSENT]
+    assert set(world.memory) == {f"m{number}" for number in range(6)} - set(absent)
+    assert len(absent) <= 2, "those that were in Triton at that moment"
+    assert sent(world).count("m0") == 1
+    assert outcomes.new["crashed"] == len(absent)
+    assert lifecycle.notice() is None
+    assert world.crashes

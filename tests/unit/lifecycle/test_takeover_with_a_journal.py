@@ -154,3 +154,17 @@ async def test_an_artifact_of_the_record_is_the_one_that_is_reclaimed(
     await later.unload("a")
 
     assert world.artifacts == {other}
+
+
+async def test_a_purge_that_overtakes_a_take_over_forgets_all_records(
+    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
+) -> None:
+    await lifecycle.load(A)
+    await lifecycle.close()
+    world.hold("inventory")
+    later = make()
+    later.start()
+    await world.until_held("inventory")
+
+    assert (await later.status()).is_ready
+    assert world.records == {}
