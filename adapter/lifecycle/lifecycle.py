@@ -47,8 +47,6 @@ class RuntimeLifecycle:
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
         self._ports = ports
         self.registry = registry = Registry(ports.journal, ports.memory)
-        known = Known(registry, ports, lambda: self.obstacle)
-        self.known, self.find, self.find_id = known.known, known.find, known.find_id
         self._capacity = capacity
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,6 +61,8 @@ class RuntimeLifecycle:
         self._reconciler = Reconciler(registry, ports, background, looks, taking_over, capacity.runtime_version)
         self._reserved_ids = reserved_ids
         worker.on_ended = self._reconciler.ended
+        known = Known(registry, ports, lambda: self.obstacle)
+        self.known, self.find, self.find_id = known.known, known.find, known.find_id
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
