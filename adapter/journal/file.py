@@ -21,7 +21,7 @@ import msgspec
 
 from adapter.errors import InvalidRequest
 from adapter.model import id_problem
-from adapter.records import MAX_TEXT, Content, Crashes, Digest, Label, Record, Sized
+from adapter.records import MAX_TEXT, Crashes, Label, Record, Sized
 from adapter.units import MIB
 from adapter.volume.trees import opened, read_whole
 
@@ -39,7 +39,9 @@ _REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger 
 
 Entry = Record | Crashes | Sized
 Key = tuple[str, str]
-"""Of a line: the name of its first field, and its value."""
+"""Of a line: the name of its first field, and its value; of a content, the digest of the spec."""
+KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized}
+"""By the name of the first field."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -48,15 +50,6 @@ class Head(msgspec.Struct, frozen=True):
     format: int
     boot_id: Label
     salt: Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){16,64}\Z")] = ""
-
-
-class _Key(msgspec.Struct):
-    """What a line is about. `gone`: nothing is kept of it any more."""
-
-    id: str | None = None
-    crash: Digest | None = None
-    sized: Content | Digest | None = None
-    gone: bool = False
 
 
 class JournalProblem(Exception):
@@ -87,13 +80,12 @@ class Found:
         """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
         tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
         table = tables[key[0]]
+        was_known = table.pop(key[1], None) is not None
         if entry is None:
-            return table.pop(key[1], None) is not None
-        if table is self.sizes:
-            table.pop(key[1], None)
-        if key[1] not in table and sum(map(len, tables.values())) >= MAX_ENTRIES:
+            return was_known
+        if not was_known and sum(map(len, tables.values())) >= MAX_ENTRIES:
             return False
-        table[key[1]] = entry
+        table[key[1]] = entry  # comes last
         return True
 
 
@@ -132,15 +124,12 @@ def _whole(line: bytes) -> bytes:
 def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
     """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
     with suppress(ValueError, InvalidRequest, RecursionError):  # InvalidRequest: no front can have named a model so
-        about = msgspec.json.decode(line, type=_Key)
-        if about.id is not None and not id_problem(about.id):
-            return ("id", about.id), None if about.gone else msgspec.json.decode(line, type=Record)
-        if about.id is None and about.crash is not None:
-            return ("crash", about.crash), None if about.gone else msgspec.json.decode(line, type=Crashes)
-        if about.id is None and isinstance(about.sized, Content):
-            return ("sized", about.sized.spec), msgspec.json.decode(line, type=Sized)
-        if about.id is None and isinstance(about.sized, str):
-            return ("sized", about.sized), None
+        fields = msgspec.json.decode(line, type=dict[str, Any])
+        key = _key_of(fields)
+        if key is None or fields.get("gone") is True:
+            return key and (key, None)
+        entry = msgspec.convert(fields, KINDS[key[0]])
+        return None if isinstance(entry, Record) and id_problem(entry.model_id) else (key, entry)
     return None
 
 
@@ -151,6 +140,12 @@ def key_of(entry: Entry) -> Key:
     return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
 
 
+def _key_of(fields: dict[str, Any]) -> Key | None:
+    name, about = next(iter(fields.items()), ("", None))
+    about = about[0] if isinstance(about, list) and about else about
+    return (name, about) if name in KINDS and isinstance(about, str) else None
+
+
 def line_of(entry: Entry | Head) -> bytes:
     """What is kept of it. Texts for people are cut."""
     if isinstance(entry, Record):
@@ -159,10 +154,9 @@ def line_of(entry: Entry | Head) -> bytes:
     return _line(msgspec.to_builtins(entry))
 
 
-def gone_line(entry: Entry) -> bytes:
+def gone_line(key: Key) -> bytes:
     """Nothing is kept of it any more."""
-    name, about = next(iter(msgspec.to_builtins(entry).items()))
-    return _line({name: about, "gone": True})
+    return _line({key[0]: key[1], "gone": True})
 
 
 def _line(values: object) -> bytes:

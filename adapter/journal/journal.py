@@ -109,11 +109,10 @@ class Journal:
     def note(self, entry: Entry) -> None:
         """As `ports.Journal`."""
         key = key_of(entry)
-        if isinstance(entry, Sized):  # what is noted again comes last
-            self._lines.pop(key, None)
-            if key[1] not in self.sizes and len(self.sizes) >= MOST_SIZES:
-                self.forget(next(iter(self.sizes.values())))
+        if isinstance(entry, Sized) and key[1] not in self.sizes and len(self.sizes) >= MOST_SIZES:
+            self.forget(next(iter(self.sizes.values())))
         if self._known.put(key, entry):
+            self._lines.pop(key, None)  # what is noted again comes last
             self._lines[key] = line = line_of(entry)
             self._take(key, line)
         else:
@@ -123,7 +122,7 @@ class Journal:
         """As `ports.Journal`."""
         if self._known.put(key := key_of(entry), None):
             del self._lines[key]
-            self._take(key, gone_line(entry))
+            self._take(key, gone_line(key))
 
     async def written(self) -> None:
         """As `ports.Journal`."""
@@ -186,11 +185,8 @@ class Journal:
                 os.ftruncate(self._descriptor, 0)
             self._close_file()
             for path in (self._path, new_path):
-                try:
+                with suppress(OSError):
                     path.unlink(missing_ok=True)
-                except OSError:  # its name has to stay
-                    with suppress(OSError):
-                        os.close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK))
             return error.strerror or str(error) if isinstance(error, OSError) else repr(error)
         return None
 
@@ -210,8 +206,6 @@ class Journal:
         self._descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
         os.fchmod(self._descriptor, MODE)
         _write_all(self._descriptor, content)
-        if self._path.is_dir() and not self._path.is_symlink():
-            self._discard(self._path)
         new_path.rename(self._path)
         self._size_bytes, self._most_bytes = len(content), min(2 * len(content) + SLACK_BYTES, MAX_FILE_BYTES)
 

@@ -31,7 +31,6 @@ _EARLIER_FILES = frozenset({"model.graphdef", "model.plan", "model.onnx", "model
 _EARLIER_DIRECTORIES = frozenset({"model.savedmodel", "model.onnx", "model.xml"})
 """What Triton looks for before model.py, in the directory whose name sorts first."""
 _NO_SHELL = re.compile(r"[\w.~:@%+=,-]+", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9_.]+")
 
 
 def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> None:
@@ -96,9 +95,9 @@ def check_positions(names: list[str]) -> None:
             )
 
 
-def hint(kind: ModelType, name: str, config: ModelConfig, version: Tree) -> str:
+def hint(kind: ModelType, config: ModelConfig, version: Tree) -> str:
     """
-    What helps if Triton refuses the model of this name; empty when nothing is known.
+    What helps if Triton refuses the model; empty when nothing is known.
 
     `version` has the files of a version that will be served.
     """
@@ -111,11 +110,6 @@ def hint(kind: ModelType, name: str, config: ModelConfig, version: Tree) -> str:
     ):
         add = "name all of them in the schema or in config.pbtxt" if config.text else "add a schema (schema_path) or a config.pbtxt"
         return f"the PyTorch backend does not fill in inputs and outputs: {add}"
-    if backend == "dali" and "model.dali" not in version.file_names and not _PLAIN.fullmatch(name):
-        return (
-            "the DALI backend runs dali.py only below a path of letters, digits, '_' and '.', and the model id has others: "
-            "serialize the pipeline and upload model.dali"
-        )
     return ""
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
 from adapter.errors import some
@@ -35,7 +36,6 @@ from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
-EXAMPLE = ("pipeline/config.pbtxt", "first_step/config.pbtxt", "first_step/1/…", "second_step/config.pbtxt", "second_step/1/…")
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 MOST_MODELS = 100
@@ -170,19 +170,11 @@ def _with_top(top: str, configs: Mapping[str, ModelConfig]) -> set[str]:
 
 def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
     """A model that is called comes before its caller."""
-    ordered: dict[str, None] = {}
-    seen: set[str] = set()
-
-    def visit(directory: str) -> None:
-        if directory not in seen:
-            seen.add(directory)
-            for reference in configs[directory].references:
-                visit(reference.name)
-            ordered[directory] = None
-
-    for directory in configs:
-        visit(directory)
-    return ordered
+    try:
+        called = {directory: [reference.name for reference in config.references] for directory, config in configs.items()}
+        return tuple(TopologicalSorter(called).static_order())
+    except CycleError as error:
+        raise LayoutError(f"these models call each other: {_listed(set(error.args[1]))}") from error
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -216,7 +208,7 @@ def native(
         links=dict(rest.files),
         written={FILE_NAME: written} if has_config else {},
         directories=() if served else (_empty_version(config),),
-        hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
+        hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
         questions=fil.questions(final, rest, served),
     )

@@ -126,7 +126,7 @@ def _from_learner(model_type: str, learner: Callable[[Ends], Any], ends: Ends) -
         counts, name = {"num_target": "1"} | said[_KEY], str(said["objective"]["name"])
         classes, targets, features = (_number(counts[key], key) for key in ("num_class", "num_target", "num_feature"))
     except (LookupError, OverflowError, TypeError, ValueError, RecursionError):
-        raise Unreliable(f"its end is not what follows the trees in XGBoost's format, with {_KEY} and objective") from None
+        raise Unreliable(f"it has no {_KEY} and objective at its end, as XGBoost writes them") from None
     return _xgboost(model_type, name, features=features, classes=classes, targets=targets)
 
 

@@ -47,9 +47,8 @@ TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
 _SYNONYMS = {
-    "float": "fp32", "float16": "fp16", "half": "fp16", "float32": "fp32", "single": "fp32", "float64": "fp64", "double": "fp64",
-    "bfloat16": "bf16", "int": "int32", "integer": "int32", "uint": "uint32", "long": "int64", "short": "int16", "boolean": "bool",
-    "str": "string", "bytes": "string", "text": "string", "cuda": "gpu",
+    "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16", "float64": "fp64", "double": "fp64", "bfloat16": "bf16",
+    "int": "int32", "integer": "int32", "long": "int64", "boolean": "bool", "str": "string", "bytes": "string", "cuda": "gpu",
 }  # fmt: skip
 """What other frameworks call things that Triton has a word for."""
 
@@ -183,9 +182,10 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
     places: list[tuple[int, str]] = []
 
     def lines() -> Iterator[str]:  # one for each token: its number tells the place, and spaces cost nothing
-        for offset, token, name in _known(text, fields, said.DESCRIPTOR):
-            places.append((offset, name))
-            yield token
+        for name, tokens in _known(text, fields, said.DESCRIPTOR):
+            for offset, token in tokens:
+                places.append((offset, name))
+                yield token
 
     try:
         text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
@@ -199,9 +199,9 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
     return said
 
 
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[int, str, str]]:
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[int, str]]]]:
     """
-    Each token that protobuf shall see, with its offset and its field's name: none of fields that the message does not have.
+    A field's name and tokens of it, each with its offset, until protobuf has seen all: none of fields that the message does not have.
 
     Raises:
         Problem: an extension, or a word that no enum can have.
@@ -215,14 +215,15 @@ def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[i
         at = found.start
         for value in found.values:
             if value.kind == "message" and known.message_type is not None:
-                yield from ((*token, found.name) for token in textproto.tokens(text, at, value.start + 1))
+                yield found.name, textproto.tokens(text, at, value.start + 1)
                 yield from _known(text, value.fields, known.message_type)
                 at = value.end - 1
-            elif known.enum_type is not None and value.kind != "message":
-                yield from ((*token, found.name) for token in textproto.tokens(text, at, value.start))
-                yield value.start, _enum(found.name, value, text[value.start : value.end], list(known.enum_type.values_by_name)), found.name
+            elif value.kind != "message" and known.enum_type is not None:
+                yield found.name, textproto.tokens(text, at, value.start)
+                words = list(known.enum_type.values_by_name)
+                yield found.name, [(value.start, _enum(found.name, value, text[value.start : value.end], words))]
                 at = value.end
-        yield from ((*token, found.name) for token in textproto.tokens(text, at, found.end))
+        yield found.name, textproto.tokens(text, at, found.end)
 
 
 def _enum(name: str, value: Value, said: str, words: list[str]) -> str:

@@ -40,8 +40,6 @@ class ModelType:
     """The tree that Triton expects, for error texts."""
     directory_name: str = ""
     """Name that a model of several files gets as a directory; empty puts them beside each other."""
-    tree: tuple[str, ...] = ()
-    """The simplest tree that Triton expects: paths inside the model's directory; empty for the usual file."""
     rule: Callable[[ModelType, Tree, bool], Placed] | None = None
     """How its files are named; the usual one is a model of one file."""
 
@@ -55,11 +53,6 @@ class ModelType:
     def file_names(self) -> tuple[str, ...]:
         """Every name under which the backend finds its model's file, the usual one first."""
         return tuple(dict.fromkeys(name for name in (self.file_name, *self.by_suffix.values()) if name))
-
-    @property
-    def example(self) -> tuple[str, ...]:
-        """The simplest tree that Triton expects."""
-        return self.tree or (f"1/{self.file_names[0]}",)
 
     def place(self, tree: Tree, *, is_single_file: bool) -> Placed:
         """
@@ -76,18 +69,10 @@ class ModelType:
         """Whether a file has one of the endings."""
         return name.lower().endswith(tuple(self.by_suffix))
 
-    def placed_name(self, name: str) -> str:
-        """The name that a model's file gets, by the ending it has."""
-        return next((placed for suffix, placed in self.by_suffix.items() if name.lower().endswith(suffix)), self.file_name)
-
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
-_MISSING = {
-    "python": ", and Triton's python backend would wait for it for ever",
-    "vllm": ' with the arguments of the vLLM engine, for instance {"model": "org/name"}',
-}
 
 
 def _unchanged(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
@@ -112,7 +97,8 @@ def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
         _refuse_foreign_forests(kind, inner)
     chosen = _chosen_file(kind, inner)
-    name = chosen if chosen in kind.file_names else kind.placed_name(chosen)
+    by_suffix = (name for suffix, name in kind.by_suffix.items() if chosen.lower().endswith(suffix))
+    name = chosen if chosen in kind.file_names else next(by_suffix, kind.file_name)
     if not name:
         raise LayoutError(f"the ending of {shortened(chosen)} does not tell which format it has; name it {' or '.join(kind.file_names)}")
     return _renamed(inner, chosen, name)
@@ -124,7 +110,7 @@ def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
         return _renamed(tree, tree.file_names[0], kind.file_name)
     inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible
     if kind.file_name not in inner.file_names:
-        raise LayoutError(f"there is no {kind.file_name}{_MISSING[kind.name]}")
+        raise LayoutError(f"there is no {kind.file_name}{' with the arguments of the vLLM engine' * (kind.name == 'vllm')}")
     return dict(inner.files)
 
 
@@ -249,7 +235,6 @@ def _conversion(call: str, how: str) -> str:
 UNKNOWN = ModelType(
     "",
     expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
-    tree=("config.pbtxt", "1/<the model's files>"),
     rule=_unchanged,
 )
 _XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
@@ -258,16 +243,14 @@ _ANY_FOREST = "one of 1/xgboost.json, 1/xgboost.ubj, 1/xgboost.model, 1/model.tx
 _ONNX = "1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it"
 _SAVED = "1/model.savedmodel/saved_model.pb"
 _TENSORFLOW = f"{_SAVED}, or 1/model.graphdef"
-_GRAPH = ("1/model.xml", "1/model.bin")
-_SAVED_TREE = (_SAVED, "1/model.savedmodel/variables/…")
 _ENGINE = "config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine"
 _ROWS = (
-    ModelType("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, "model.onnx", rule=_onnx),
+    ModelType("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, "model.onnx", _onnx),
     ModelType("tensorrt", "tensorrt", "model.plan", ".plan .engine .trt", "1/model.plan"),
     ModelType("pytorch", "pytorch", "model.pt", ".pt .pth .pt2=model.pt2", "1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)"),
-    ModelType("tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", _TENSORFLOW, "model.savedmodel", _SAVED_TREE, _tensorflow),
-    ModelType("keras", "tensorflow", "", "", _SAVED, "model.savedmodel", _SAVED_TREE, rule=_tensorflow),
-    ModelType("openvino", "openvino", "model.xml", ".xml", "1/model.xml and 1/model.bin", tree=_GRAPH, rule=_openvino),
+    ModelType("tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", _TENSORFLOW, "model.savedmodel", _tensorflow),
+    ModelType("keras", "tensorflow", "", "", _SAVED, "model.savedmodel", _tensorflow),
+    ModelType("openvino", "openvino", "model.xml", ".xml", "1/model.xml and 1/model.bin", rule=_openvino),
     ModelType("python", "python", "model.py", ".py", "1/model.py", rule=_with_the_rest),
     ModelType("fil", "fil", "", _FORESTS, _ANY_FOREST),
     ModelType("xgboost", "fil", "", f"{_XGBOOST} .bst=xgboost.model", "1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model"),
@@ -275,8 +258,8 @@ _ROWS = (
     ModelType("sklearn", "fil", "", ".tl=checkpoint.tl", "1/checkpoint.tl, a Treelite checkpoint of the model"),
     ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
     ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine", rule=_with_the_rest),
-    ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, tree=("config.pbtxt", "1/rank0.engine", "1/config.json"), rule=_no_config),
-    ModelType("ensemble", expected="config.pbtxt and 1/", tree=("config.pbtxt", "1/"), rule=_no_config),
+    ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, rule=_no_config),
+    ModelType("ensemble", expected="config.pbtxt and 1/", rule=_no_config),
 )
 TYPES = {row.name: row for row in _ROWS}
 _ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtllm": "tensorrtllm"}

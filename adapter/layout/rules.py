@@ -86,7 +86,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     except LayoutError as error:
         error.expected = _expected(model_type(spec.model_type), configs)
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected[0]}") from error
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected}") from error
     return layout
 
 
@@ -153,7 +153,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
     config = _config(kind, inside, has_schema=schema_content is not None)
     layout = bundles.native(kind, spec.model_id, config, schema_content, whole)
-    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, spec.model_id, ModelConfig(), inside))
+    return layout if schema_content is not None else replace(layout, hint=backends.hint(kind, ModelConfig(), inside))
 
 
 def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
@@ -224,17 +224,16 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
-def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> tuple[str, tuple[str, ...]]:
-    """What would work, in words, and the simplest such tree. What a config says of itself counts more than the model type."""
+def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> str:
+    """What would work, in words. What a config says of itself counts more than the model type."""
     if not configs:
-        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example
+        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
     if len(configs) > 1:
-        return bundles.EXPECTED, bundles.EXAMPLE
+        return bundles.EXPECTED
     (config,) = configs.values()
     if config.is_ensemble:
-        return TYPES["ensemble"].expected, TYPES["ensemble"].example
-    kind = by_backend(config.said.backend) or kind
-    return f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example)))
+        return TYPES["ensemble"].expected
+    return f"config.pbtxt and {(by_backend(config.said.backend) or kind).expected}"
 
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:

@@ -35,11 +35,10 @@ DATATYPES = {
 
 VARIABLE = -1
 _KINDS: Mapping[type, str] = {
-    type(None): "nothing", bool: "true or false", str: "a string", list: "an array", dict: "an object", int: "a number",
+    type(None): "nothing", bool: "true or false", str: "a string", list: "an array", dict: "an object", int: "a whole number",
     float: "a number with a fraction",
 }  # fmt: skip
 """What a JSON value is, in words."""
-_MAX_DIM = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,8 @@ def read(content: bytes | None, max_batch_size: int = 0) -> Schema:
     """
     try:
         tree = {} if content is None else json.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InvalidModel(f"the schema is not UTF-8 (byte {error.start})") from error
-    except json.JSONDecodeError as error:
-        raise InvalidModel(f"the schema is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of levels
-        raise InvalidModel("the schema is not JSON that can be read: a number is too long or values are nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidModel(f"the schema is not JSON: {error}") from error
     top = _typed(tree, dict, "the top level")
     return Schema(*(_tensors(top.get(key), key, max_batch_size) for key in ("inputs", "outputs")))
 
@@ -95,10 +90,8 @@ def _tensors(value: Any, path: str, max_batch_size: int) -> tuple[Tensor, ...]:
 def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
     entry = _typed(value, dict, path)
     name = _typed(entry.get("name"), str, f"{path}.name")
-    if not name:
-        raise InvalidModel(f"the schema has an empty name at {path}.name")
-    if not is_utf8(name):
-        raise InvalidModel(f"the schema has half a surrogate pair in {path}.name")
+    if not (name and is_utf8(name)):
+        raise InvalidModel(f"the schema has an empty name, or half a surrogate pair, at {path}.name")
     datatype = _typed(entry.get("datatype"), str, f"{path}.datatype")
     if datatype not in DATATYPES:
         raise InvalidModel(
@@ -106,27 +99,22 @@ def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
         )
     shape = _typed(entry.get("shape"), list, f"{path}.shape")
     for index, dim in enumerate(shape):
-        if _typed(dim, int, f"{path}.shape[{index}]") != VARIABLE and not 1 <= dim <= _MAX_DIM:
-            words = "1 or more, or -1 for a variable one"
-            raise InvalidModel(f"the schema has a dimension that Triton does not allow at {path}.shape[{index}]: {words}")
+        if _typed(dim, int, place := f"{path}.shape[{index}]") != VARIABLE and not 1 <= dim < 2**63:
+            raise InvalidModel(f"the schema has a dimension that Triton does not allow at {place}: 1 or more, or -1 for a variable one")
     return Tensor(name, DATATYPES[datatype], _dims(shape, name, path, max_batch_size))
 
 
 def _dims(shape: list[int], name: str, path: str, max_batch_size: int) -> tuple[int, ...]:
     tensor = f"the tensor {shortened(name)} of the schema ({path}.shape)"
-    if max_batch_size > 0:
-        if shape[:1] != [VARIABLE]:
-            first = f"begins with {shape[0]}" if shape else "is empty"
-            raise InvalidModel(
-                f"{tensor} {first}: config.pbtxt has max_batch_size {max_batch_size}, so the first dimension must be the batch's, -1"
-            )
-        shape = shape[1:]
-    if not shape:
+    if max_batch_size > 0 and shape[:1] != [VARIABLE]:
+        raise InvalidModel(f"{tensor}: config.pbtxt has max_batch_size {max_batch_size}, so the first dimension must be the batch's, -1")
+    dims = tuple(shape[1:] if max_batch_size > 0 else shape)
+    if not dims:
         raise InvalidModel(
             f"{tensor} has no dimension{' besides the batch' if max_batch_size > 0 else ''}: "
             "Triton has no scalars; give it a dimension of 1, and a reshape in config.pbtxt where the model needs one"
         )
-    return tuple(shape)
+    return dims
 
 
 def _typed(value: Any, kind: type, path: str) -> Any:
@@ -134,8 +122,7 @@ def _typed(value: Any, kind: type, path: str) -> Any:
     if value is None and kind is list:
         return []
     if type(value) is not kind:
-        expected = _KINDS[kind] if kind is not int else "a whole number"
-        raise InvalidModel(f"the schema has {_KINDS[type(value)]} at {path}, {expected} is expected")
+        raise InvalidModel(f"the schema has {_KINDS[type(value)]} at {path}, {_KINDS[kind]} is expected")
     return value
 
 

@@ -32,12 +32,8 @@ class LayoutError(InvalidModel):
     """These files cannot become a model of this type; `rules` adds what was found and expected."""
 
     reason = InvalidModel.reason
-    expected: tuple[str, tuple[str, ...]] | None = None
-    """
-    What would have worked, in words, and the simplest such tree; a path that ends in `/` is a directory.
-
-    Known where the whole listing is.
-    """
+    expected = ""
+    """What would have worked, in words; known where the whole listing is."""
 
 
 class Tree:
@@ -49,8 +45,18 @@ class Tree:
 
     def __init__(self, files: Mapping[str, SourceFile], prefix: str = "") -> None:
         """`prefix`, of trees made here: the path of the directory, with which every path of the files begins."""
-        self._whole = files
-        self._prefix = prefix
+        self._whole, self._prefix = files, prefix
+        cut = len(prefix)
+        names: list[str] = []
+        self._below: dict[str, dict[str, SourceFile]] = {}
+        for path, file in files.items():
+            slash = path.find("/", cut)
+            if slash < 0:
+                names.append(path[cut:])
+            else:
+                self._below.setdefault(path[cut:slash], {})[path] = file
+        self.file_names = sorted(names)
+        self.directory_names = sorted(self._below)
 
     def __bool__(self) -> bool:
         return bool(self._whole)
@@ -62,23 +68,13 @@ class Tree:
         return {path[cut:]: file for path, file in self._whole.items()} if cut else self._whole
 
     @property
-    def file_names(self) -> list[str]:
-        """Files at the top, sorted."""
-        return self._top[0]
-
-    @property
-    def directory_names(self) -> list[str]:
-        """Directories at the top, sorted."""
-        return sorted(self._top[1])
-
-    @property
     def names(self) -> list[str]:
         """Files and directories at the top."""
         return [*self.file_names, *self.directory_names]
 
     def below(self, name: str) -> Tree:
         """The directory of this name."""
-        return Tree(self._top[1].get(name, {}), f"{self._prefix}{name}/")
+        return Tree(self._below.get(name, {}), f"{self._prefix}{name}/")
 
     def without(self, *entries: str) -> Tree:
         """What remains when these entries at the top are left out; a directory has a slash behind its name."""
@@ -96,20 +92,6 @@ class Tree:
     def prefixed(self, directory: str) -> dict[str, SourceFile]:
         """The files by their path as seen from above this directory."""
         return {f"{directory}/{path}": file for path, file in self.files.items()}
-
-    @cached_property
-    def _top(self) -> tuple[list[str], dict[str, dict[str, SourceFile]]]:
-        """Names of the files at the top, and the files in each directory."""
-        cut = len(self._prefix)
-        names: list[str] = []
-        directories: dict[str, dict[str, SourceFile]] = {}
-        for path, file in self._whole.items():
-            slash = path.find("/", cut)
-            if slash < 0:
-                names.append(path[cut:])
-            else:
-                directories.setdefault(path[cut:slash], {})[path] = file
-        return sorted(names), directories
 
 
 def check(paths: Iterable[str]) -> None:

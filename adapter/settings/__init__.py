@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from itertools import combinations
 from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings, memory_bytes
@@ -19,13 +18,11 @@ from adapter.settings.fronts import HttpSettings, LlmSettings, RestProxySettings
 from adapter.settings.kinds import Group, meanings, read
 from adapter.settings.process import CompanionSettings, LifetimeSettings, SpiSettings, TelemetrySettings, TritonSettings
 from adapter.settings.storage import PullSettings, VolumeSettings
-from adapter.units import Endpoint
 
 G = TypeVar("G", bound=Group)
 MEMORY = "CONTAINER_MEM_REQ_BYTES"
 LOADERS = ("SAGEMAKER_PORT", "SAGEMAKER_BIND_TO_PORT", "SAGEMAKER_MULTI_MODEL", "TRITON_COMMAND")
 """One of these asks for an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
-_LOOPBACK, _ALL = frozenset({"localhost", "127.0.0.1", "::1"}), frozenset({"0.0.0.0", "::"})  # noqa: S104 - is compared
 
 RETIRED = {
     "MAX_CONC_KERAS_CONV_PROCS": (
@@ -105,22 +102,11 @@ class Settings:
         return self.spi.listen is not None and not self.sagemaker.port
 
     def problems(self) -> Iterator[str]:
-        """Two servers of this pod on one address, or none that anybody could call."""
+        """No server that anybody could call, or one that would call itself. Ports that others have are told where we listen."""
         if self.spi.listen is None and not self.has_fronts:
             yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
-        triton, http, v2 = self.triton.reach, self.http.address, self.v2.port
-        is_here = not triton.host or triton.host.strip("[]") in _LOOPBACK
-        listening = {
-            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen or Endpoint(),
-            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": triton if is_here else Endpoint(),
-            "METRICS_PORT": Endpoint(host="::", port=self.telemetry.metrics_port),
-            "SAGEMAKER_PORT": Endpoint(host=http, port=self.sagemaker.port),
-            "REST_PROXY_LISTEN_PORT" if v2 == self.rest_proxy.listen_port else "V2_REST_PORT": Endpoint(host=http, port=v2),
-            "LMI_PORT": Endpoint(host=http, port=self.llm.port),
-        }
-        for (name, one), (other_name, other) in combinations(listening.items(), 2):
-            if _meet(one, other):
-                yield f"{name} and {other_name} are both {one.socket or one.port}"
+        if self.spi.listen == self.triton.reach:
+            yield f"the adapter (ADAPTER_PORT, ADAPTER_ENDPOINT) and Triton (RUNTIME_PORT, RUNTIME_ENDPOINT) are both {self.triton.reach}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,11 +178,3 @@ def _stand_in(groups: dict[str, Any], environ: Mapping[str, str]) -> None:
         groups["v2"] = replace(v2, port=v2.port or proxy.listen_port, endpoint=v2.endpoint or proxy.endpoint)
     if "capacity" not in groups and http and proxy and http.tls_cert is None and http.tls_key is None:
         groups["http"] = replace(http, tls_cert=proxy.certificate, tls_key=proxy.key)
-
-
-def _meet(one: Endpoint, other: Endpoint) -> bool:
-    """Whether servers at these two places of a pod share an address; port 0 is none."""
-    hosts = {one.host.strip("[]"), other.host.strip("[]")}
-    if one.socket or other.socket or not one.port:
-        return one.socket == other.socket is not None
-    return one.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ALL) or hosts <= _LOOPBACK)

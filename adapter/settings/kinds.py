@@ -10,7 +10,6 @@ import ast
 import inspect
 import re
 import shlex
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -118,19 +117,15 @@ def parse_command(text: str) -> tuple[str, ...]:
 
 
 def parse_secret_file(text: str) -> Secret:
-    """What an absolute path leads to, without the end of its line. A text that is no path may be the secret itself, and is not shown."""
+    """What is in a file, without the end of its line. A text that is no path may be the secret itself, and is not shown."""
+    path = Path(text)
     try:
-        path = parse_absolute_path(text)
-    except ValueError:
-        raise ValueError("must be an absolute path without '..', of the file that holds the value") from None
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise OSError(None, "it is no file")
-        with path.open("rb") as opened:
-            return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
+        if path.is_absolute() and path.is_file():  # a pipe would be waited for
+            with path.open("rb") as opened:
+                return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ValueError(f"{path} cannot be read: {reason}") from error
+        raise ValueError(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is no text'}") from None
+    raise ValueError("must be the absolute path of a file, which holds the value")
 
 
 def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:

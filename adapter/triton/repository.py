@@ -57,8 +57,8 @@ class Repository:
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
         """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
-        self._probes = PROBE + secrets.token_hex(8)
-        """How the names of this process's probes begin; others were left by a process that was killed."""
+        self._probes: set[str] = set()
+        """Names of those that are in use; others were left, by this process or by one that was killed."""
         self._has_others = own is not None
         self._own = set(own or ())
         self._workers = Workers("repository", THREADS)
@@ -197,17 +197,18 @@ class Repository:
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name of its own. Raises AdapterError."""
-        name = f"{self._probes}-{secrets.token_hex(4)}"
+        self._probes.add(name := PROBE + secrets.token_hex(8))
         try:
             await self.ensure_directory(name)
             yield name
         finally:
+            self._probes.discard(name)
             await self.remove(name)
 
     async def sweep(self) -> None:
         """
         Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead,
-        and empty directories of `probe` that a killed process has left. Where others place models, too, only the last.
+        and empty directories of `probe` that were left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -306,7 +307,7 @@ class Repository:
                 cause = "not a directory that the adapter placed"
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
                 wrong.append(path)
-            elif path.name.startswith(PROBE) and not path.name.startswith(self._probes):
+            elif path.name.startswith(PROBE) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
         self._discard(wrong)

@@ -66,14 +66,11 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
 
 
 def _refusal(error: InvalidModel, paths: list[str]) -> str:
-    """Where the tree is what is wrong, with the tree that would have worked."""
+    """Where the tree is what is wrong, with that tree and what would have worked."""
     reason = error.__cause__
-    if not isinstance(reason, LayoutError) or reason.expected is None:
+    if not isinstance(reason, LayoutError) or not reason.expected:
         return f"\nthe model cannot be loaded: {error.text}\n"
-    trees = _drawn("found", dict.fromkeys(paths, ""))
-    words, expected = reason.expected
-    trees += _drawn("Triton expects", dict.fromkeys(expected, ""))
-    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {words}\n"
+    return f"\nthe model cannot be loaded: {reason}\n\n{_drawn('found', dict.fromkeys(paths, ''))}\nTriton expects {reason.expected}\n"
 
 
 def _plan(name: str, paths: list[str], left: list[str], found: Layout) -> str:

@@ -163,7 +163,7 @@ def a_schema_of_empty_objects() -> Objects:
     return {"model.pt": b"", "schema.json": b'{"x":[' + b",".join([b"{}"] * (4 * 2**20 // 3 - 10)) + b"]}"}
 
 
-@case("pytorch", ends="nested too deeply")
+@case("pytorch", ends="recursion depth exceeded")
 def a_schema_of_nothing_but_brackets() -> Objects:
     return {"model.pt": b"", "schema.json": b"[" * (4 * 2**20)}
 
@@ -174,7 +174,7 @@ def a_schema_of_many_tensors() -> Objects:
     return {"model.pt": b"", "schema.json": b'{"inputs":[' + b",".join(tensor % number for number in range(80_000)) + b"]}"}
 
 
-@case("pytorch", ends="a number is too long")
+@case("pytorch", ends="Exceeds the limit (4300 digits)")
 def a_schema_with_one_long_number() -> Objects:
     return {"model.pt": b"", "schema.json": b'{"inputs":[{"name":"x","datatype":"FP32","shape":[' + b"1" * (4 * 2**20 - 100) + b"]}]}"}
 

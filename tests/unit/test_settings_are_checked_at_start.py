@@ -219,20 +219,6 @@ def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
     assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"RUNTIME_ENDPOINT": "triton.models.svc:9464"},
-        {"HTTP_ADDRESS": "10.0.0.5", "V2_REST_PORT": "8085"},
-        {"ADAPTER_ENDPOINT": "10.0.0.5:8001"},
-        {"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/b"},
-    ],
-)
-def test_one_port_of_two_addresses_is_no_mistake(variables: dict[str, str]) -> None:
-    """As Triton in another pod."""
-    Settings.from_env(ENOUGH | variables)
-
-
 @pytest.mark.parametrize("port", ["SAGEMAKER_PORT"])
 def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is given counts all the same; ModelMesh and its REST proxy's port alone must say it."""

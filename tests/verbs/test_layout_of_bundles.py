@@ -181,6 +181,11 @@ TOP_A = {"top/config.pbtxt": steps("a")}
         ({"config.pbtxt": steps("a", "c"), **OTHERS}, None, "an ensemble step in config.pbtxt names c, and the models here are a, b"),
         ({"config.pbtxt": steps("a", ""), **OTHERS}, None, "names ''"),
         ({"top/config.pbtxt": bls("c"), "top/1/model.py": "x", **OTHERS}, None, "the parameter bls_model.c in top/config.pbtxt names c"),
+        (
+            {"config.pbtxt": bls("a"), "1/model.py": "x", **OTHERS, "a/config.pbtxt": bls("b"), "b/config.pbtxt": bls("a")},
+            None,
+            "these models call each other: a, b",
+        ),
         ({"top/config.pbtxt": steps("a", "b"), **OTHERS, "a/config.pbtxt": bls("top")}, "top", "names top, which is the top model"),
         ({**TOP_A, "a/config.pbtxt": PYTHON, "a/1/x": "x"}, None, "a: 1/model.py is missing"),
         ({**TOP_A, "a/config.pbtxt": PYTHON, "a/01/model.py": "x"}, None, "a: Triton would misread directory 01"),

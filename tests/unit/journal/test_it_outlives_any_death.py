@@ -58,7 +58,6 @@ async def test_a_file_that_is_deleted_or_replaced_meanwhile_is_written_anew(rig:
     assert set(rig.found().records) == {"a", "b", "c", "d"}
 
     rig.path.unlink()
-    rig.path.mkdir()
     (rig.path.with_name("journal.jsonl.new")).mkdir()
     journal.note(a_record("e"))
     await journal.written()
