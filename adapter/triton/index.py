@@ -33,7 +33,7 @@ from adapter.triton.repository import Repository
 from adapter.waits import end
 from adapter.workers import retrieve
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.25
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 0.25
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 DEADLINE_SECONDS = 600.0
@@ -114,8 +114,15 @@ class Index:
         return None if listing is None else named(listing, name)
 
     async def pause(self, since: float) -> None:
-        """Between two looks of one who waits since then: a quarter of that time, 5 ms to 0.25 s."""
-        await asyncio.sleep(min(max((self._time() - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+        """
+        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 0.25 s.
+
+        All who wait look at the same times, so one answer is for many: looks at times of their own made the 99th percentile of
+        inference beside 50 unloads four times as long.
+        """
+        now = self._time()
+        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
+        await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
     async def listing(self, *, can_wait: bool = False) -> Listing:
         """
