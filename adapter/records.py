@@ -21,6 +21,8 @@ SizeSource = Literal["given", "reported", "measured", "estimated", "files"]
 """
 Where a size comes from: the model's own parameter, Triton's backend, what was seen of memory, bounds of that, bytes of files.
 """
+SEEN: tuple[SizeSource, ...] = ("measured", "reported")
+"""Sources that are true of the memory itself."""
 MAX_TEXT = 200
 """Characters of a type, a path or a storage key in the journal: they are for people."""
 Label = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
@@ -100,6 +102,11 @@ class Sized(
     """What was predicted when it was loaded first."""
     spread_bytes: SizeBytes
     """As in `Measure`."""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the size is true of the memory itself: it was measured, or Triton's backend has reported it."""
+        return self.source in SEEN
 
 
 class Measure(NamedTuple):

@@ -155,9 +155,7 @@ def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -
 
 
 def _telemetry(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Coroutine[Any, Any, None]:
-    """What is announced, as metrics; health over HTTP, where it is on. Returns the heartbeat, to be run."""
-    metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
-    metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
+    """The announced timeout as a metric; health over HTTP, where it is on. Returns the heartbeat, to be run."""
     metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
     heartbeat = Heartbeat()
     if settings.telemetry.metrics_port:

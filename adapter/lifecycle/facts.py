@@ -30,7 +30,7 @@ from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.ports import Journal, Memory
-from adapter.records import Content, Crashes, Measure, Sized, SizeSource
+from adapter.records import SEEN, Content, Crashes, Measure, Sized, SizeSource
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.telemetry.metrics import CAPACITY_BYTES, MODEL_BYTES, USABLE_BYTES
 from adapter.units import show_bytes
@@ -51,8 +51,6 @@ REMEMBERED_SECONDS = 24 * 3600.0
 """A death counts until so long after the last one."""
 MOST_CONTENTS = 1000
 """Contents whose counts the journal keeps; those that have died longest ago are forgotten first."""
-_SEEN: tuple[SizeSource, ...] = ("measured", "reported")
-"""Sources that are true of the memory itself."""
 _GOING = (State.UNLOADING, State.FAILED)
 
 
@@ -93,7 +91,7 @@ class Facts:
         is_booked = spec.named is not None
         for size, how in known[:1] if is_booked else known:
             self._check(model, size, f"model does not fit: {how}", is_booked=is_booked)
-        is_seen = last is not None and last.source in _SEEN
+        is_seen = last is not None and last.is_seen
         size = max(known)[0] if is_seen and not is_booked else known[0 if is_booked else -1][0]
         model.size_bytes = max(size, MIN_SIZE_BYTES)
 
@@ -108,8 +106,7 @@ class Facts:
         given, known = spec.size_hint_bytes, self._same(model.content)
         size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)
         source: SizeSource = "files" if not size else "reported" if size == reported_bytes else "given"
-        seen = known.size_bytes if known is not None and known.source in _SEEN else 0
-        size = max(size or 0, seen) or self.estimate(spec, file_bytes)
+        size = max(size or 0, _seen_bytes(known)) or self.estimate(spec, file_bytes)
         return self._loaded(model, size, reported_bytes, is_booked=spec.named is not None, source=source)
 
     def restored(self, model: Model, reported_bytes: int) -> int:
@@ -128,8 +125,8 @@ class Facts:
         """Predict this size for the same request over the same content. What was seen of memory stays, and is never less than it was."""
         known = self._journal.sizes.get(content.spec)
         first = known if known is not None and known.content == content else None
-        if first is not None and first.source in _SEEN:
-            if source not in _SEEN:
+        if first is not None and first.is_seen:
+            if source not in SEEN:
                 return
             size_bytes = max(size_bytes, first.size_bytes)
         predicted, model_type = (first.predicted_bytes, first.model_type) if first else (size_bytes, model_type.partition(":")[0])
@@ -165,7 +162,7 @@ class Facts:
             wanted[model.model_id, "told"] = model.size_bytes
             if (known := self._same(model.content)) is not None:
                 wanted[model.model_id, "predicted"] = known.predicted_bytes
-                if known.source in _SEEN:
+                if known.is_seen:
                     wanted[model.model_id, "measured"] = known.size_bytes
         for labels in self._shown - wanted.keys():
             MODEL_BYTES.remove(*labels)
@@ -201,7 +198,7 @@ class Facts:
         remembered = self.remembered(spec)
         if not spec.size_hint_bytes or (remembered is not None and not self._fits(remembered.size_bytes)):
             return None
-        seen = remembered.size_bytes if remembered is not None and remembered.source in _SEEN else 0
+        seen = _seen_bytes(remembered)
         return self.predicted(max(spec.size_hint_bytes, seen), is_sure=spec.size_hint_bytes >= seen)
 
     def remembered(self, spec: ModelSpec) -> Sized | None:
@@ -225,7 +222,7 @@ class Facts:
         size = self.from_files(file_bytes)
         if spec.model_type.partition(":")[0] != "python":
             return size
-        sizes = [each.size_bytes for each in self._journal.sizes.values() if each.model_type == "python" and each.source in _SEEN]
+        sizes = [each.size_bytes for each in self._journal.sizes.values() if each.model_type == "python" and each.is_seen]
         return max(size, median_high(sizes)) if len(sizes) >= ENOUGH_MODELS else size
 
     def from_files(self, file_bytes: int) -> int:
@@ -302,6 +299,11 @@ class Facts:
     def _still_counts(self, known: Crashes) -> bool:
         """Not what is to come: the journal is anybody's who can write the volume."""
         return 0 <= self._journal.now() - known.last < REMEMBERED_SECONDS
+
+
+def _seen_bytes(known: Sized | None) -> int:
+    """0: nothing was seen of memory."""
+    return known.size_bytes if known is not None and known.is_seen else 0
 
 
 def _minutes(seconds: float) -> str:

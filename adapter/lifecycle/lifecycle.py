@@ -52,6 +52,7 @@ class RuntimeLifecycle:
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
+        facts.show()
         self._predicting = Predicting(ports.store, facts, ports.journal.digests)
         self.predict = self._predicting.predict
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)

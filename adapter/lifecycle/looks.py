@@ -94,6 +94,7 @@ class Looks:
                 self.background.lose(model, placed.get(model.model_id))
             elif generation == self.registry.generation:
                 model.generation = generation
+        self.background.go_on()
 
     async def compare(self) -> float:
         """

@@ -209,7 +209,6 @@ class Reconciler:
             self._repeat(step, failure)
         if step <= Step.TAKE_OVER:
             await self._open(failure)
-        self.background.go_on()
         if step <= Step.LOOK and self.background.is_on:
             if self.looks.suspects():
                 self._due.setdefault(Step.LOOK, self._clock())

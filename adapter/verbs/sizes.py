@@ -24,7 +24,7 @@ def of(record: Record, remembered: Mapping[str, Sized]) -> dict[str, Any] | None
     known = remembered.get(record.content.spec) if record.content else None
     if known is None or known.content != record.content:
         return None
-    measured = known.size_bytes if known.source in ("measured", "reported") else None
+    measured = known.size_bytes if known.is_seen else None
     return {"source": known.source, "predicted_bytes": known.predicted_bytes, "measured_bytes": measured}
 
 
