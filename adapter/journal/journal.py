@@ -38,7 +38,7 @@ from adapter.journal.file import (
 from adapter.records import SALT_BYTES, Digests, Sized
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.waits import doubling
-from adapter.workers import Threads
+from adapter.workers import Workers
 
 MODE = 0o600
 """Its salt and what it tells are no one else's business."""
@@ -83,7 +83,7 @@ class Journal:
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
-        self._thread: Threads | None = Threads("journal", 1)
+        self._thread: Workers | None = Workers("journal", 1)
         self._descriptor = -1
         """Of the file that this process has begun; so are the next two. Used by the thread."""
         self._size_bytes = self._most_bytes = 0
@@ -130,14 +130,14 @@ class Journal:
             with suppress(TimeoutError):
                 thread.submit(self._write, b"".join(self._new.values())).result(END_SECONDS)
                 self._close_file()
-            thread.shutdown()
+            thread.close()
 
     def _write_soon(self) -> None:
         if self._thread is not None and (self._writing is None or self._writing.done()):
             with suppress(RuntimeError):  # no event loop
                 self._writing = asyncio.get_running_loop().create_task(self._write_all(self._thread), name="journal")
 
-    async def _write_all(self, thread: Threads) -> None:
+    async def _write_all(self, thread: Workers) -> None:
         """Until all is in the file."""
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while self._new or not self._now.is_set() or self._is_dropped:

@@ -35,7 +35,7 @@ from adapter.verbs import sizes
 from adapter.verbs.cells import age, short, shown, table
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
-from adapter.workers import Threads
+from adapter.workers import Workers
 
 TRITON_SECONDS = 5.0
 PROBE_SECONDS = 2.0
@@ -96,7 +96,7 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     is_alive, words = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
         is_ready, words = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
-    threads = Threads("look", 1)  # a volume that hangs does not keep the process
+    threads = Workers("look", 1)  # a volume that hangs does not keep the process
     try:
         places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
     except TimeoutError:
