@@ -15,9 +15,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from adapter.errors import AdapterError, some
@@ -44,7 +45,7 @@ VOLUME_SECONDS = 20.0
 FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
-"""Folder of a pulled model: its key, and what makes the name unique."""
+"""Folder of a pulled model: its key, and what makes the name unique. One without a version has another name: it goes with its model."""
 AskAdapter = Callable[..., tuple[bool, str]]
 """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and a line that says so, or why not."""
 View = Mapping[str, Any]
@@ -128,13 +129,23 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
 
 
 def _on_volume(volume: VolumeSettings) -> Places:
-    """All but Triton's part."""
-    places = Places({"journal": None}, artifacts=_artifacts(volume.cache_dir), memory=sizes.told(volume.memory_path))
-    places.placed, places.problems["folder"] = _placed(volume)
+    """All but Triton's part, as the adapter itself reads it; a volume that was not claimed is never written to."""
+    places = Places({"journal": None, "folder": None}, memory=sizes.told(volume.memory_path))
+    with suppress(OSError):
+        names = [entry.name for entry in (volume.cache_dir / "artifacts").iterdir()]
+        places.artifacts = frozenset(name.partition(".")[0] for name in names if _ARTIFACT.fullmatch(name))
     try:
         places.journal = read(volume.cache_dir / NAME, boot_id())
     except JournalProblem as problem:
         places.problems["journal"] = str(problem)
+    if not volume.repository_dir.is_dir():
+        places.problems["folder"] = "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
+        return places
+    try:
+        with closing(Repository(Volume(volume.repository_dir, volume.cache_dir))) as repository:
+            places.placed = asyncio.run(repository.inventory())
+    except (OSError, AdapterError) as error:
+        places.problems["folder"] = f"it cannot be read: {error}"
     return places
 
 
@@ -199,28 +210,6 @@ async def _ask_triton(triton: TritonSettings, places: Places) -> None:
         await client.close()
 
 
-def _placed(volume: VolumeSettings) -> tuple[Mapping[str, Placed], str | None]:
-    """As the adapter itself takes its inventory; a volume that was not claimed is never written to."""
-    if not volume.repository_dir.is_dir():
-        return {}, "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
-    repository = Repository(Volume(volume.repository_dir, volume.cache_dir))
-    try:
-        return asyncio.run(repository.inventory()), None
-    except (OSError, AdapterError) as error:
-        return {}, f"it cannot be read: {error}"
-    finally:
-        repository.close()
-
-
-def _artifacts(cache_dir: Path) -> frozenset[str]:
-    """Keys of artifacts. Pulled files without a version have another kind of name: they go with their model."""
-    try:
-        found = [entry.name for entry in (cache_dir / "artifacts").iterdir() if not entry.is_symlink()]
-    except OSError:
-        return frozenset()
-    return frozenset(name.partition(".")[0] for name in found if _ARTIFACT.fullmatch(name))
-
-
 def text(view: View, *, drift_only: bool) -> str:
     """The whole view: what each place says, the models that disagree, the others, and the sum."""
     lines = [f"{title:9}{shown(redact(words))}" for title, words in _head(view)]
@@ -244,10 +233,7 @@ def as_json(view: View, *, drift_only: bool) -> str:
 def _head(view: View) -> Iterator[tuple[str, str]]:
     """Titles and words: of each place, and of Triton's deaths."""
     adapter, triton, journal, folder = view["adapter"], view["triton"], view["journal"], view["folder"]
-    records = [model["adapter"] for model in view["models"] if model["adapter"]]
     yield "adapter", f"alive, {adapter['words']}" if adapter["alive"] else adapter["words"]
-    if not adapter["alive"] and journal["problem"] is None and records:
-        yield "", "so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers"
     if triton["problem"] is None:
         ready = sum(serves(model["id"], rows_of(model)) for model in view["models"])
         yield "triton", f"{triton['version'] or ''} at {triton['endpoint']}, serves {_count(ready, 'model')}"
@@ -266,12 +252,13 @@ def _table(models: Sequence[View], view: View) -> Iterator[str]:
     rows = []
     for model in models:
         record, folder, artifact = model["adapter"], model["folder"], model["artifact"]
+        size = (record and record["size_bytes"]) or (folder and folder["size_bytes"])
         cells = (
             "?" if view["journal"]["problem"] is not None else record["state"] if record else "-",
             "?" if view["triton"]["problem"] is not None else triton_word(model["id"], rows_of(model)),
             "?" if view["folder"]["problem"] is not None else "-" if not folder else "placed" if folder["placed_by_adapter"] else "other",
             "-" if not artifact else artifact["key"][:8] if artifact["exists"] else "gone",
-            _size(model),
+            "-" if size is None else short(size),
             age(view["time"] - record["since"]) if record else "-",
         )
         rows.append(("!" if model["drift"] else " ", cells, model["id"]))
@@ -319,13 +306,6 @@ def _summary(view: View) -> str:
     unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"] is not None]
     more = f", but {' and '.join(unasked)} could not be asked" if unasked else ""
     return f"{total}{f' ({parts})' if parts else ''}: {end}{more}."
-
-
-def _size(model: View) -> str:
-    told = model["adapter"]["size_bytes"] if model["adapter"] else 0
-    if not told and model["folder"] is None:
-        return "-"
-    return short(told or model["folder"]["size_bytes"])
 
 
 def _count(number: int, what: str) -> str:
