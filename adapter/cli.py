@@ -168,7 +168,7 @@ def _layout(chosen: argparse.Namespace) -> int:
 def _models(chosen: argparse.Namespace) -> int:
     volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
-    from adapter.verbs import models, sizes  # noqa: PLC0415 - brings gRPC
+    from adapter.verbs import models, tables  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
     capacity_bytes = None
@@ -180,7 +180,7 @@ def _models(chosen: argparse.Namespace) -> int:
             if chosen.json:
                 text = models.as_json(seen, drift_only=chosen.drift)
             else:
-                text = sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
+                text = tables.sizes(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
             _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
             if chosen.watch is None:
                 return OK if seen["agrees"] else FAILED

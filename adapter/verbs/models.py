@@ -23,7 +23,7 @@ from typing import Any
 
 from adapter.errors import AdapterError, some
 from adapter.journal.file import NAME, Found, JournalProblem, read
-from adapter.memory.report import Report
+from adapter.memory import report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.records import Record
 from adapter.settings.process import TritonSettings
@@ -32,8 +32,7 @@ from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.verbs import sizes
-from adapter.verbs.cells import age, short, shown, table
+from adapter.verbs.tables import age, short, shown, table
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
 from adapter.workers import Workers
@@ -72,7 +71,7 @@ class Places:
     placed: Mapping[str, Placed] = field(default_factory=dict)
     artifacts: frozenset[str] = frozenset()
     """Keys."""
-    memory: Report | None = None
+    memory: report.Report | None = None
     """The reporter's, of Triton."""
     version: str = ""
     rows: Mapping[str, list[ServerModel]] = field(default_factory=dict)
@@ -130,7 +129,10 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
 
 def _on_volume(volume: VolumeSettings) -> Places:
     """All but Triton's part, as the adapter itself reads it; a volume that was not claimed is never written to."""
-    places = Places({"journal": None, "folder": None}, memory=sizes.told(volume.memory_path))
+    places = Places({"journal": None, "folder": None})
+    with suppress(OSError):
+        told = report.read(volume.memory_path)
+        places.memory = told if told is not None and abs(boot_seconds() - told.at) < report.OLD_SECONDS else None
     with suppress(OSError):
         names = [entry.name for entry in (volume.cache_dir / "artifacts").iterdir()]
         places.artifacts = frozenset(name.partition(".")[0] for name in names if _ARTIFACT.fullmatch(name))
@@ -168,6 +170,11 @@ def _model(name: str, places: Places) -> dict[str, Any]:
 
 
 def _noted(record: Record, places: Places) -> dict[str, Any]:
+    known = places.journal.sizes.get(record.content.spec) if record.content else None
+    size = None
+    if known is not None and known.content == record.content:
+        measured = known.size_bytes if known.is_seen else None
+        size = {"source": known.source, "predicted_bytes": known.predicted_bytes, "measured_bytes": measured}
     return {
         "state": record.state,
         "since": _moment(record.since),
@@ -176,7 +183,7 @@ def _noted(record: Record, places: Places) -> dict[str, Any]:
         "path": redact(record.path),
         "storage_key": record.storage_key,
         "size_bytes": record.size_bytes,
-        "size": sizes.of(record, places.journal.sizes),
+        "size": size,
     }
 
 

@@ -10,9 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from adapter.model import Drift, ServerModel
-from adapter.verbs import sizes
-from adapter.verbs.cells import shown
 from adapter.verbs.models import COLUMNS, DRIFTS, as_json, text, triton_word
+from adapter.verbs.tables import shown, sizes
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
@@ -231,7 +230,7 @@ def test_sizes_are_sorted_and_say_how_they_are_known() -> None:
     memory = {"told_bytes": 55 << 20, "capacity_bytes": 110 << 20, "used_bytes": 70 << 20, "limit_bytes": 256 << 20}
     view = a_view(*known, unknown, a_model("x", adapter=None), memory=memory)
 
-    assert sizes.text(view).splitlines() == [
+    assert sizes(view).splitlines() == [
         "[##########..........] 55M of models of 110M capacity; Triton takes 70M of 256M",
         "",
         "    SIZE  SOURCE     PREDICTED  MEASURED   SINCE  STATE      MODEL",
@@ -240,4 +239,4 @@ def test_sizes_are_sorted_and_say_how_they_are_known() -> None:
         "      2M  files             1M         -   1m40s  loaded     small",
     ]
     untold = {"told_bytes": 0, "capacity_bytes": None, "used_bytes": None, "limit_bytes": None}
-    assert sizes.text(a_view(memory=untold)).startswith("0 of models; sizes are estimates\n")
+    assert sizes(a_view(memory=untold)).startswith("0 of models; sizes are estimates\n")
