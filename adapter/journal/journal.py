@@ -22,7 +22,6 @@ import structlog
 
 from adapter.journal.file import (
     FORMAT,
-    MAX_ENTRIES,
     MAX_FILE_BYTES,
     Entry,
     Found,
@@ -104,8 +103,6 @@ class Journal:
         if self._known.put(entry):
             self._new[key] = line_of(entry)
             self._write_soon()
-        else:
-            log.warning("journal.full", entries=MAX_ENTRIES)
 
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
