@@ -251,6 +251,4 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
 
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:
-    done, _ = await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
-    for closed in done:
-        closed.result()
+    await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
