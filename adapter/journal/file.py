@@ -146,9 +146,9 @@ def key_of(entry: Entry) -> Key:
 def line_of(entry: Entry | Head) -> bytes:
     """What is kept of it. Texts for people are cut."""
     if isinstance(entry, Record):
-        texts = {name: text[:MAX_TEXT] for name in ("model_type", "path", "storage_key") if (text := getattr(entry, name))}
-        entry = msgspec.structs.replace(entry, **texts)
-    return _line(msgspec.to_builtins(entry))
+        texts = {name: getattr(entry, name) or "" for name in ("model_type", "path", "storage_key")}
+        entry = msgspec.structs.replace(entry, **{name: text[:MAX_TEXT] for name, text in texts.items() if len(text) > MAX_TEXT})
+    return _line(entry)
 
 
 def gone_line(key: Key) -> bytes:
@@ -157,4 +157,9 @@ def gone_line(key: Key) -> bytes:
 
 
 def _line(values: object) -> bytes:
-    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    """In printable ASCII. Most need no escape: then it is made in a tenth of the time."""
+    with suppress(UnicodeEncodeError):
+        line = msgspec.json.encode(values)
+        if line.isascii() and b"\x7f" not in line:
+            return line + b"\n"
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"), allow_nan=False).encode() + b"\n"
