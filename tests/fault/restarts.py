@@ -11,7 +11,7 @@ import grpc
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from adapter.journal.file import NAME as JOURNAL
+from adapter.journal import NAME as JOURNAL
 from adapter.settings import Settings
 from adapter.wiring import Adapter, build
 from tests.builders import load_request

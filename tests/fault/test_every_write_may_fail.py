@@ -25,10 +25,10 @@ from typing import Any
 import grpc
 import pytest
 
+from adapter import journal as journal_module
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.errors import StartError
-from adapter.journal import journal as journal_module
 from adapter.settings import Settings
 from adapter.volume import trash as trash_module
 from adapter.volume.trees import own_bytes

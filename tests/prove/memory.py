@@ -24,7 +24,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from adapter._pb import model_runtime_pb2 as spi
-from adapter.journal.file import NAME, read
+from adapter.journal import NAME, read
 from adapter.records import Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id

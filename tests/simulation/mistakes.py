@@ -11,7 +11,7 @@ from unittest import mock
 
 from msgspec import structs
 
-from adapter.journal.journal import Journal
+from adapter.journal import Journal
 from adapter.lifecycle import fetching
 from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts

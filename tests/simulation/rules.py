@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from adapter.journal.file import JournalProblem, NoJournal, read
+from adapter.journal import JournalProblem, NoJournal, read
 from adapter.model import PROBE
 from adapter.volume.boot import boot_id
 from tests.simulation.contents import SERVED, served, sizes

@@ -240,7 +240,7 @@ MISTAKES = (
     Mistake(
         "journal of another boot",
         "A journal of an earlier boot of the machine is believed.",
-        "adapter/journal/file.py",
+        "adapter/journal.py",
         "if head.boot_id != boot_id:",
         "if not head.boot_id:",
         ("security/test_a_hostile_volume.py", "verbs/test_models_shows_who_disagrees.py", "fuzz/test_files_of_ours.py"),
@@ -248,7 +248,7 @@ MISTAKES = (
     Mistake(
         "no bound of the journal",
         "A journal of any size is read.",
-        "adapter/journal/file.py",
+        "adapter/journal.py",
         "os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))",
         "os.O_RDONLY | os.O_NOFOLLOW), 1 << 40))",
         ("verbs/test_models_shows_who_disagrees.py",),

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal import journal as journal_module
-from adapter.journal.file import JournalProblem
+from adapter import journal as journal_module
+from adapter.journal import JournalProblem
 from tests.unit.journal.journals import Rig, a_record
 
 

@@ -9,8 +9,7 @@ import tracemalloc
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.journal.file import line_of
-from adapter.journal.journal import SLACK_BYTES
+from adapter.journal import SLACK_BYTES, line_of
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Named
