@@ -172,8 +172,9 @@ def key_of(entry: Entry) -> Key:
 def line_of(entry: Entry | Head) -> bytes:
     """What is kept of it. Texts for people are cut."""
     if isinstance(entry, Record):
-        texts = {name: getattr(entry, name) or "" for name in ("model_type", "path", "storage_key")}
-        entry = msgspec.structs.replace(entry, **{name: text[:MAX_TEXT] for name, text in texts.items() if len(text) > MAX_TEXT})
+        texts = ("model_type", "path", "storage_key")
+        if cut := {name: text[:MAX_TEXT] for name in texts if len(text := getattr(entry, name) or "") > MAX_TEXT}:
+            entry = msgspec.structs.replace(entry, **cut)
     return _line(entry)
 
 

@@ -31,12 +31,12 @@ PROBE = "adapter-probe-"
 """So begin the names of directories that are made for a moment, to see whether Triton lists them. They are no models."""
 
 OPTIONS_FILE = "serving.properties"
+"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 CHAT_TEMPLATE_FILE, TOKENIZER_FILE = "chat_template.jinja", "tokenizer_config.json"
 CHAT_PATHS = {name: (name, f"1/{name}") for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE)}
 """File → where it may lie in a model's directory, the first place first."""
 FRONT_FILES = (OPTIONS_FILE, *(path for paths in CHAT_PATHS.values() for path in paths))
 """Paths in a model's directory that an HTTP front may read."""
-"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 INNER = "~inner~"
 """
 Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor
