@@ -45,6 +45,7 @@ MOST_CONFIG_BYTES = 4 * 1024 * 1024
 """Of the configs of one bundle together. A parsed one takes up to 80 times its size."""
 
 _MOST_HINTS = 3
+_DECOUPLED = f"the model is decoupled: {backends.DECOUPLED}; ask Triton itself, or serve a model that is not decoupled"
 _ITSELF = ""
 """Stands for the directory of the bundle, where that is the top model."""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
@@ -209,7 +210,7 @@ def native(
         written={FILE_NAME: written} if has_config else {},
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
-        warnings=backends.warnings(config),
+        warnings=(_DECOUPLED,) if config.is_decoupled else (),
         questions=backends.forest_questions(final, rest, served),
     )
 
