@@ -45,7 +45,6 @@ MAX_BYTES = 1024 * 1024
 BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
-_EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
 _SYNONYMS = {
     "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16", "float64": "fp64", "double": "fp64", "bfloat16": "bf16",
     "int": "int32", "integer": "int32", "long": "int64", "boolean": "bool", "str": "string", "bytes": "string", "cuda": "gpu",
@@ -70,7 +69,7 @@ class ModelConfig:
 
     text: str = field(default="", repr=False)
     fields: tuple[Field, ...] = field(default=(), repr=False)
-    """Those of the text in which there may be something to change."""
+    """Those of the text."""
     said: Any = field(default_factory=model_config_pb2.ModelConfig, repr=False)
     """What protobuf reads in it: Triton's `ModelConfig`, without what is newer than that."""
 
@@ -173,7 +172,7 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     except Problem as problem:
         offset, words = problem.args
         raise InvalidModel(f"{path} cannot be {failed}: {position(text, offset)}: {words}") from problem
-    return ModelConfig(text, tuple(found for found in fields if found.name in _EDITED), said)
+    return ModelConfig(text, fields, said)
 
 
 def _said(text: str, fields: tuple[Field, ...]) -> Any:

@@ -44,15 +44,10 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    configs: list[SourceFile] = []
-    if not listing.is_single_file:
-        tree = _tree(listing, spec)
-        configs = [file for file in bundles.candidates(tree).values() if file]
-        if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES:
-            raise InvalidModel(
-                f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}"
-            )
-        configs += filter(None, [tree.files.get(FILE_NAME)])
+    candidates = {} if listing.is_single_file else bundles.candidates(_tree(listing, spec))
+    configs = list(filter(None, candidates.values()))
+    if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES and len(configs) > 1:
+        raise InvalidModel(f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}")
     return (*configs, *filter(None, [listing.schema]))
 
 

@@ -27,7 +27,7 @@ from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
-BAR_WIDTH, CLEAR_LINE = 30, "\033[K"
+BAR_WIDTH, CLEAR_LINE, TRITONS_LOAD = 30, "\r\033[K", "Triton loads it"
 MOST_SHOWN = 16
 """Elements of an output."""
 
@@ -69,16 +69,17 @@ def run(chosen: Namespace) -> Iterator[str]:
 
 
 def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
-    """A bar on a terminal, elsewhere a line for each of its steps; and a line at the end."""
+    """What the adapter does, on a terminal in one line that changes, elsewhere a line for each step of the pull and for what follows it."""
     is_terminal, shown = sys.stdout.isatty(), ""
     for size in sizes:
-        bar, _, amounts = _bar(model_id).partition(" ")
-        if size is None and bar and (is_terminal or bar != shown):
-            yield f"\r{bar} {amounts}{CLEAR_LINE}" if is_terminal else f"{bar} {amounts}\n"
-            shown = bar
-    if shown and is_terminal:
-        yield f"\r{CLEAR_LINE}"
-    yield f"{model_id}: loaded, {size:,} bytes\n"
+        words = _bar(model_id) or (TRITONS_LOAD if shown else "listing")
+        step = words.partition(" ")[0]
+        if size is None and is_terminal:
+            yield f"{CLEAR_LINE}{words}"
+        elif size is None and step not in (shown, "listing"):
+            yield f"{words}\n"
+        shown = shown if step == "listing" else step
+    yield f"{CLEAR_LINE if is_terminal else ''}{model_id}: loaded, {size:,} bytes\n"
 
 
 def _bar(model_id: str) -> str:
