@@ -230,13 +230,13 @@ def _compared(config: ModelConfig, word: str, path: str, ends: Ends) -> tuple[st
         return path, {}
     is_class, needed = _answered(config, forest)
     given, columns = _width(config.said.output, OUTPUT), _width(config.said.input, INPUT)
-    room = f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would"
+    gives = f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would"
     says = f"{shortened(path)} says"
     if 0 < given < needed:
         class_alone = 'output_class "true" and predict_proba "false" for the class alone'
-        raise InvalidModel(f"{room} write {needed}: {says} {forest.shown}; give {OUTPUT} dims [ {needed} ], or {class_alone}")
+        raise InvalidModel(f"{gives} write {needed}: {says} {forest.shown}; give {OUTPUT} dims [ {needed} ], or {class_alone}")
     if is_class and given > forest.outputs:
-        raise InvalidModel(f"{room} read them from {forest.outputs}: {says} {forest.shown}; give {OUTPUT} dims [ 1 ]")
+        raise InvalidModel(f"{gives} read them from {forest.outputs}: {says} {forest.shown}; give {OUTPUT} dims [ 1 ]")
     if 0 < columns < forest.features:
         read = f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}"
         raise InvalidModel(f"{read}: {says} {forest.features} features")

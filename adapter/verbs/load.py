@@ -139,27 +139,27 @@ def shape_and_data(info: Any, values: Sequence[str] | None) -> tuple[list[int], 
         shape[open_ends[-1]] = len(values) // math.prod(shape)
     if math.prod(shape) != len(values):
         raise NotDoneError(f"{info.name} has the shape {list(info.shape)}, which {len(values)} values do not fill")
-    is_text = info.datatype == "BYTES"
-    return shape, joined(value.encode() for value in values) if is_text else b"".join(_packed(info, value) for value in values)
+    if info.datatype == "BYTES":
+        return shape, joined(value.encode() for value in values)
+    return shape, b"".join(_packed(info, value) for value in values)
 
 
 def elements_of(raw: bytes, datatype: str) -> list[Any]:
     """Raw form → numbers, or texts."""
     if datatype == "BYTES":
         return [element.decode(errors="replace") for element in split(raw)]
-    if datatype == "BF16":
-        return [struct.unpack("<f", b"\0\0" + raw[at : at + 2])[0] for at in range(0, len(raw), 2)]
+    if datatype == "BF16":  # the upper half of FP32
+        raw, datatype = b"".join(b"\0\0" + raw[at : at + 2] for at in range(0, len(raw), 2)), "FP32"
     return [element for (element,) in struct.iter_unpack(f"<{DATATYPES[datatype][0]}", raw)]
 
 
 def _packed(info: Any, value: str) -> bytes:
-    code = DATATYPES[info.datatype][0]
+    code = "f" if info.datatype == "BF16" else DATATYPES[info.datatype][0]
     try:
-        if info.datatype == "BF16":
-            return struct.pack("<f", float(value))[2:]
-        return struct.pack(f"<{code}", float(value) if code in "efd" else int(value))
+        packed = struct.pack(f"<{code}", float(value) if code in "efd" else int(value))
     except (ValueError, struct.error, OverflowError):
         raise NotDoneError(f"{info.name}: {value!r} is no {info.datatype}") from None
+    return packed[2:] if info.datatype == "BF16" else packed
 
 
 def _named_values(text: str) -> tuple[str, list[str]]:
