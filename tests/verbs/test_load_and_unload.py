@@ -111,6 +111,18 @@ def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
         assert b"triton_adapter_load_bytes{" not in answer.read()
 
 
+def test_a_terminal_has_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing, bytes of bytes, Triton's load, the size; elsewhere a line for each step."""
+    bars = ["", "#.. 1.0 of 3.0 MiB", "#.. 1.5 of 3.0 MiB", "##. 2.0 of 3.0 MiB", "", ""]
+    for is_terminal, between in ((True, "\r\033[K"), (False, "\n")):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        given = iter(bars)
+        monkeypatch.setattr(load, "_bar", lambda _, given=given: next(given, ""))
+        shown = "".join(load._progress("m", iter([*[None] * len(bars), 8193])))
+        words = ["listing", *bars[1:4], "Triton loads it", "Triton loads it"] if is_terminal else [*bars[1:4:2], "Triton loads it"]
+        assert [part for part in shown.split(between) if part] == [*words, "m: loaded, 8,193 bytes" + "\n" * is_terminal]
+
+
 def test_beside_modelmesh_it_is_refused(pod: Pod) -> None:
     pod.mesh.start()
 
