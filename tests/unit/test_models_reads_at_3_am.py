@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from adapter.model import ServerModel
-from adapter.verbs import sizes
-from adapter.verbs.cells import shown
 from adapter.verbs.models import COLUMNS, as_json, text, triton_word
+from adapter.verbs.tables import shown, sizes
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
@@ -68,14 +67,13 @@ def test_triton_is_quoted_where_it_says_why() -> None:
     assert 100 < len(quoted) < 400
 
 
-def test_a_dead_adapter_is_said_with_what_its_journal_cannot_tell() -> None:
+def test_a_dead_adapter_is_said() -> None:
     under_way = a_model("b", adapter=a_record(state="loading", since=7200))
     dead = {"alive": False, "words": "no answer from localhost:8085: connection refused"}
     view = a_view(a_model("a"), under_way, **dead)
 
-    assert lines(view)[:3] == [
+    assert lines(view)[:2] == [
         "adapter  no answer from localhost:8085: connection refused",
-        "         so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers",
         "triton   2.51.0 at localhost:8001, serves 2 models",
     ]
 
@@ -169,7 +167,7 @@ def test_sizes_are_sorted_and_say_how_they_are_known() -> None:
     memory = {"told_bytes": 55 << 20, "capacity_bytes": 110 << 20, "used_bytes": 70 << 20, "limit_bytes": 256 << 20}
     view = a_view(*known, unknown, a_model("x", adapter=None), memory=memory)
 
-    assert sizes.text(view).splitlines() == [
+    assert sizes(view).splitlines() == [
         "[##########..........] 55M of models of 110M capacity; Triton takes 70M of 256M",
         "",
         "    SIZE  SOURCE     PREDICTED  MEASURED   SINCE  STATE      MODEL",
@@ -178,4 +176,4 @@ def test_sizes_are_sorted_and_say_how_they_are_known() -> None:
         "      2M  files             1M         -   1m40s  loaded     small",
     ]
     untold = {"told_bytes": 0, "capacity_bytes": None, "used_bytes": None, "limit_bytes": None}
-    assert sizes.text(a_view(memory=untold)).startswith("0 of models; sizes are estimates\n")
+    assert sizes(a_view(memory=untold)).startswith("0 of models; sizes are estimates\n")
