@@ -47,6 +47,7 @@ async def _serve_proxy(settings: ProxySettings) -> NoReturn:
     asked = _on_signals()
     async with build_proxy(settings) as listeners:
         gc.freeze()
+        gc.enable()
         log.info("rest_proxy.started", port=settings.v2.port, modelmesh=str(settings.v2.endpoint))
         await asked.wait()
         await listeners.drained(settings.lifetime.grace_seconds)
@@ -58,6 +59,7 @@ async def _serve(settings: Settings) -> NoReturn:
     asked = _on_signals()
     async with build(settings) as adapter:
         gc.freeze()  # what there is by now stays: no collection has to look through it
+        gc.enable()
         capacity = settings.capacity
         log.info(
             "adapter.started",

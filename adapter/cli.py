@@ -8,6 +8,7 @@ settings. Imports late: a probe starts every few seconds and needs neither stora
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -110,6 +111,7 @@ def _serve(_chosen: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: os._exit(128 + number))
     settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
+    gc.disable()  # until all is imported and built: a collection would look through it again and again (8 ms)
     from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
 
     return app.serve(settings)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from adapter.model import Drift, ServerModel
-from adapter.verbs.models import COLUMNS, DRIFTS, as_json, text, triton_word
+from adapter.model import ServerModel
+from adapter.verbs.models import COLUMNS, as_json, text, triton_word
 from adapter.verbs.tables import shown, sizes
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -122,22 +121,6 @@ def test_no_credential_of_a_reason_is_shown() -> None:
     assert "hunter22" not in found and "abcdef" not in found
 
 
-def test_five_thousand_models_are_sorted_counted_and_quick() -> None:
-    models = [a_model(f"model-{number:04}__isvc-3f2a9c", drift="lost" if number % 2_000 == 7 else None) for number in range(5_000)]
-    view = a_view(*models)
-    began = time.perf_counter()
-
-    found = lines(view)
-
-    assert time.perf_counter() - began < 10
-    assert found[-1] == "5,000 models (5,000 loaded): 3 disagree."
-    rows = [line for line in found if "__isvc" in line]
-    assert len(rows) == 5_000
-    assert [line[0] for line in rows[:4]] == ["!", "!", "!", " "]
-    assert rows[:3] == sorted(rows[:3]) and rows[3:] == sorted(rows[3:])
-    assert len(lines(view, drift_only=True)) == 13
-
-
 def test_json_is_the_same_with_moments_in_iso() -> None:
     model = a_model("a", drift="not_serving", adapter={**a_record(), "confirmed": ago(60)})
     view = a_view(model, a_model("b"), crashes=[a_crash("a")])
@@ -171,52 +154,6 @@ def test_triton_has_one_word_for_all_versions_and_inner_models(rows: list[tuple[
 
     assert found == word
     assert len(found) <= int(dict(COLUMNS)["TRITON"][1:])
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [
-        (0, "0"),
-        (999, "999"),
-        (1_023, "1023"),
-        (1_024, "1K"),
-        (8_193, "8K"),
-        (1_023_999, "1000K"),
-        (1_024_000, "0.977M"),
-        (12_502, "12.2K"),
-        (5 << 20, "5M"),
-        (1 << 30, "1G"),
-        (2**62, "4E"),
-    ],
-)
-def test_sizes_are_short(size: int, words: str) -> None:
-    model = a_model("m", adapter=None, folder={"size_bytes": size, "placed_by_adapter": True}, artifact=None)
-
-    assert f" {words} " in lines(a_view(model))[-3]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-5, "0s"),
-        (0, "0s"),
-        (59.9, "59s"),
-        (60, "1m00s"),
-        (3_599, "59m59s"),
-        (3_600, "1h00m"),
-        (86_399, "23h59m"),
-        (86_400, "1d00h"),
-        (1e7, "115d17h"),
-    ],
-)
-def test_ages_are_short(seconds: float, words: str) -> None:
-    model = a_model("m", adapter=a_record(since=seconds))
-
-    assert f" {words}  m" in lines(a_view(model))[-3]
-
-
-def test_every_word_of_drift_has_a_meaning() -> None:
-    assert set(DRIFTS) == set(get_args(Drift))
 
 
 def a_sized(model_id: str, size_bytes: int, source: str, measured_bytes: int | None) -> dict[str, Any]:
