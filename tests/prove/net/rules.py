@@ -113,8 +113,8 @@ MISTAKES = (
         "ready without Triton",
         "`/readyz` is 200 while the adapter is not ready.",
         "adapter/telemetry/http.py",
-        'return _text(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: ',
-        'return _text(HTTPStatus.OK, f"not ready: ',
+        'return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck or f"not ready: ',
+        'return _text(HTTPStatus.OK, stuck or f"not ready: ',
         ("integration/test_triton_may_be_away_or_wrong.py", "verbs/test_probe_asks_the_health.py"),
     ),
     Mistake(
