@@ -60,22 +60,17 @@ def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str |
 
     Source: Triton core `ModelRepositoryManager::Poll` (a model is a directory of the repository).
     """
+    named, of_bundles = f"the model id {model_id!r}", "which is reserved for the inner models of bundles"
     problems = (
         (not model_id, "the model id is empty"),
-        (model_id in (".", ".."), f"the model id {model_id!r} is a directory of its own"),
+        (model_id in (".", ".."), f"{named} is a directory of its own"),
         ("/" in model_id, "the model id contains '/', which cannot be part of a Triton model name"),
         ("\0" in model_id, "the model id contains a NUL byte"),
         (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
-        (model_id in reserved, f"the model id {model_id!r} is reserved for the adapter's own folders"),
-        (
-            model_id.startswith(PROBE),
-            f"the model id {model_id!r} begins with {PROBE!r}, which is reserved for the adapter's own looks at Triton",
-        ),
-        (INNER in model_id, f"the model id {model_id!r} contains {INNER!r}, which is reserved for the inner models of bundles"),
-        (
-            model_id.endswith(INNER[:-1]),
-            f"the model id {model_id!r} ends in {INNER[:-1]!r}, which is reserved for the inner models of bundles",
-        ),
+        (model_id in reserved, f"{named} is reserved for the adapter's own folders"),
+        (model_id.startswith(PROBE), f"{named} begins with {PROBE!r}, which is reserved for the adapter's own looks at Triton"),
+        (INNER in model_id, f"{named} contains {INNER!r}, {of_bundles}"),
+        (model_id.endswith(INNER[:-1]), f"{named} ends in {INNER[:-1]!r}, {of_bundles}"),
     )
     return next((text for is_wrong, text in problems if is_wrong), None)
 

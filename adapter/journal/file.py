@@ -72,17 +72,36 @@ class Found:
     sizes: dict[str, Sized] = field(default_factory=dict)
     """By `Content.spec`, those noted longest ago first."""
 
-    def put(self, key: Key, entry: Entry | None) -> bool:
-        """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
-        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
-        table = tables[key[0]]
-        was_known = table.pop(key[1], None) is not None
-        if entry is None:
-            return was_known
-        if not was_known and sum(map(len, tables.values())) >= MAX_ENTRIES:
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """By the name of a line's first field."""
+        return {"id": self.records, "crash": self.crashes, "sized": self.sizes}
+
+    def put(self, entry: Entry) -> bool:
+        """Keep it in place of an earlier one. False: there are too many."""
+        name, about = key_of(entry)
+        tables = self.tables
+        if tables[name].pop(about, None) is None and sum(map(len, tables.values())) >= MAX_ENTRIES:
             return False
-        table[key[1]] = entry  # comes last
+        tables[name][about] = entry  # comes last
         return True
+
+    def drop(self, key: Key) -> bool:
+        """Keep nothing of it. False: nothing was kept."""
+        return self.tables[key[0]].pop(key[1], None) is not None
+
+    def take(self, line: bytes) -> None:
+        """Do what a line says; nothing where it is not one."""
+        # InvalidRequest: no front can have named a model so. TypeError: what the line is about cannot be a key
+        with suppress(ValueError, InvalidRequest, RecursionError, LookupError, TypeError):
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            name = next(iter(fields), "")
+            if fields.get("gone") is True:
+                self.drop((name, fields[name]))
+                return
+            entry = msgspec.convert(fields, KINDS[name])
+            if not (isinstance(entry, Record) and id_problem(entry.model_id)):
+                self.put(entry)
 
 
 def read(path: Path, boot_id: str) -> Found:
@@ -107,8 +126,8 @@ def read(path: Path, boot_id: str) -> Found:
     if head.boot_id != boot_id:
         raise JournalProblem("it is of an earlier boot: the machine has restarted since it was written")
     found = Found(bytes.fromhex(head.salt))
-    for key, entry in filter(None, map(read_line, map(_whole, lines))):
-        found.put(key, entry)
+    for line in lines:
+        found.take(_whole(line))
     return found
 
 
@@ -117,29 +136,11 @@ def _whole(line: bytes) -> bytes:
     return line if line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES else b""
 
 
-def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
-    """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
-    with suppress(ValueError, InvalidRequest, RecursionError):  # InvalidRequest: no front can have named a model so
-        fields = msgspec.json.decode(line, type=dict[str, Any])
-        key = _key_of(fields)
-        if key is None or fields.get("gone") is True:
-            return key and (key, None)
-        entry = msgspec.convert(fields, KINDS[key[0]])
-        return None if isinstance(entry, Record) and id_problem(entry.model_id) else (key, entry)
-    return None
-
-
 def key_of(entry: Entry) -> Key:
     """Of all lines on one model id, or on one content."""
     if isinstance(entry, Sized):
         return "sized", entry.content.spec
     return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
-
-
-def _key_of(fields: dict[str, Any]) -> Key | None:
-    name, about = next(iter(fields.items()), ("", None))
-    about = about[0] if isinstance(about, list) and about else about
-    return (name, about) if name in KINDS and isinstance(about, str) else None
 
 
 def line_of(entry: Entry | Head) -> bytes:

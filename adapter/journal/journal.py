@@ -12,7 +12,6 @@ Nothing is fsynced: pages outlive any death of a process, and another boot of th
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import secrets
 from collections.abc import Callable
@@ -39,7 +38,7 @@ from adapter.journal.file import (
 from adapter.records import SALT_BYTES, Digests, Sized
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.waits import doubling
-from adapter.workers import Threads
+from adapter.workers import Workers
 
 MODE = 0o600
 """Its salt and what it tells are no one else's business."""
@@ -84,22 +83,17 @@ class Journal:
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
-        self._thread: Threads | None = Threads("journal", 1)
+        self._thread: Workers | None = Workers("journal", 1)
         self._descriptor = -1
         """Of the file that this process has begun; so are the next two. Used by the thread."""
         self._size_bytes = self._most_bytes = 0
         self._writing: asyncio.Task[None] | None = None
         self._new: dict[Key, bytes] = {}
-        """Lines that are not in the file, the last one of each key."""
-        self._noted = 0
-        """Notes taken."""
-        self._settled = -1.0
-        """
-        Of these, notes that are in the file, or that no file contradicts; -1 before the file is begun, infinite while
-        there is none.
-        """
-        self._has_settled = asyncio.Event()
-        """Set when more are, then replaced."""
+        """Lines that no write has taken yet, the last one of each key."""
+        self._next = self._now = asyncio.Event()
+        """Of those lines, and of those that were taken last: set when they are in the file, or when there is none that they contradict."""
+        self._is_dropped = False
+        """There is no file, since the last write has failed."""
         self._write_soon()
 
     def note(self, entry: Entry) -> None:
@@ -107,22 +101,23 @@ class Journal:
         key = key_of(entry)
         if isinstance(entry, Sized) and key[1] not in self.sizes and len(self.sizes) >= MOST_SIZES:
             self.forget(next(iter(self.sizes.values())))
-        if self._known.put(key, entry):
-            self._take(key, line_of(entry))
+        if self._known.put(entry):
+            self._new[key] = line_of(entry)
+            self._write_soon()
         else:
             log.warning("journal.full", entries=MAX_ENTRIES)
 
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
-        if self._known.put(key := key_of(entry), None):
-            self._take(key, gone_line(key))
+        if self._known.drop(key := key_of(entry)):
+            self._new[key] = gone_line(key)
+            self._write_soon()
 
     async def written(self) -> None:
         """As `ports.Journal`."""
         self._write_soon()
-        noted = self._noted
-        while self._thread is not None and self._settled < noted:
-            await self._has_settled.wait()
+        if self._thread is not None and not self._is_dropped:
+            await (self._next if self._new else self._now).wait()
 
     def close(self) -> None:
         """Take no more notes; those that were taken are written, unless the volume hangs."""
@@ -130,38 +125,34 @@ class Journal:
         if thread is not None:
             if self._writing is not None:
                 self._writing.cancel()
-            self._has_settled.set()
+            self._now.set()
+            self._next.set()
             with suppress(TimeoutError):
                 thread.submit(self._write, b"".join(self._new.values())).result(END_SECONDS)
                 self._close_file()
-            thread.shutdown()
-
-    def _take(self, key: Key, line: bytes) -> None:
-        self._new[key] = line
-        self._noted += 1
-        self._write_soon()
+            thread.close()
 
     def _write_soon(self) -> None:
-        if self._thread is not None and self._settled < self._noted and (self._writing is None or self._writing.done()):
+        if self._thread is not None and (self._writing is None or self._writing.done()):
             with suppress(RuntimeError):  # no event loop
                 self._writing = asyncio.get_running_loop().create_task(self._write_all(self._thread), name="journal")
 
-    async def _write_all(self, thread: Threads) -> None:
+    async def _write_all(self, thread: Workers) -> None:
         """Until all is in the file."""
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        is_dropped = False
-        while is_dropped or self._settled < self._noted:
-            added, self._new, number = b"".join(self._new.values()), {}, self._noted
-            self._settled = min(self._settled, number)
+        while self._new or not self._now.is_set() or self._is_dropped:
+            was_dropped, self._is_dropped = self._is_dropped, False
+            added, self._new = b"".join(self._new.values()), {}
+            self._now, self._next = self._next, asyncio.Event()
             problem = await asyncio.wrap_future(thread.submit(self._write, added))
-            self._settled = number if problem is None else math.inf
-            self._has_settled.set()
-            self._has_settled = asyncio.Event()
-            if problem is None and is_dropped:
+            self._now.set()
+            if problem is None and was_dropped:
                 log.info("journal.begun_again", path=str(self._path))
-            elif problem is not None and not is_dropped:
-                log.warning("journal.dropped", path=str(self._path), cause=problem)
-            if is_dropped := problem is not None:
+            elif problem is not None:
+                self._is_dropped = True
+                self._next.set()
+                if not was_dropped:
+                    log.warning("journal.dropped", path=str(self._path), cause=problem)
                 await asyncio.sleep(next(pauses))
 
     def _write(self, added: bytes) -> str | None:

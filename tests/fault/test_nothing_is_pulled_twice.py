@@ -23,7 +23,7 @@ from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.settings import Settings
 from adapter.telemetry.metrics import CACHE_EVICTIONS, CACHE_REQUESTS, REGISTRY
 from adapter.wiring import Adapter, build
-from tests.builders import load_request
+from tests.builders import load_request, zip_of
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import BUCKET, PART_BYTES, Hold, until
@@ -160,18 +160,22 @@ async def test_only_what_has_changed_is_pulled(pod: Pod, s3: S3Server, shown: Sh
 
 
 async def test_who_may_list_and_not_read_gets_nothing(pod: Pod, s3: S3Server, config: Path) -> None:
-    """Another storage key, whose credentials may list the bucket."""
+    """Another storage key, whose credentials may list the bucket; also of an archive that its owner has unpacked."""
     put(s3)
+    s3.put(BUCKET, "packed.zip", zip_of([("1/model.py", MODEL), ("config.pbtxt", CONFIG)]))
+    unpacked = {"storage_params": {"unpack": "true"}}
     async with pod() as sidecar:
         (config / "other").write_text((config / "s3").read_text())
-        await sidecar.load("a")
-        sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having="/m/")
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await sidecar.load("b", storage_key="other")
-        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
-        sidecar.proxy.heal()
+        for name, path, key, read in (("a", "m", {}, "/m/"), ("c", "packed.zip", unpacked, "/packed.zip")):
+            await sidecar.load(name, path, **key)
+            sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having=read)
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await sidecar.load("b", path, storage_key="other", **key)
+            assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            sidecar.proxy.heal()
+        before = len(sidecar.artifacts)
         await sidecar.load("b", storage_key="other")
-        assert len(sidecar.artifacts) == 2, "a storage key has a copy of its own"
+        assert len(sidecar.artifacts) == before + 1, "a storage key has a copy of its own"
 
 
 async def test_nobody_but_us_may_read_what_was_asked(pod: Pod, s3: S3Server, config: Path) -> None:
@@ -301,9 +305,12 @@ async def test_a_refused_read_gives_nothing_while_the_store_is_away(pod: Pod, s3
         assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
         sidecar.proxy.heal()
         sidecar.proxy.next(Fault(status=503, code="SlowDown"), times=1000)
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
+        with pytest.raises(grpc.aio.AioRpcError, match="SlowDown") as failed:
             await sidecar.load("a")
         assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    async with pod(LOADTIME_TIMEOUT="4000") as sidecar:
+        with pytest.raises(grpc.aio.AioRpcError, match="SlowDown"):
+            await sidecar.load("a")
 
 
 async def test_a_budget_under_pressure_keeps_what_was_used_last(pod: Pod, s3: S3Server, shown: Show) -> None:

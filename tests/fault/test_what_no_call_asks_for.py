@@ -139,15 +139,3 @@ async def test_a_dead_backend_is_no_dead_triton(system: System, monkeypatch: pyt
 
     assert system.triton.starts == 1
     assert not [text for text in texts if "has died" in text], texts
-
-
-async def test_a_cache_folder_that_was_deleted_is_made_again(system: System) -> None:
-    system.put("m", model=MODEL)
-    await system.load("a", "m")
-    await system.unload("a")
-    shutil.rmtree(system.volume.staging_dir.parent)
-
-    await system.load("b", "m")
-
-    assert list(system.triton.in_memory) == ["b"]
-    await until((system.volume.staging_dir.parent / "lock").exists, "the lock is held again")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.prove.net import MISTAKES
+from tests.prove.net.mistakes import MISTAKES
 from tests.prove.net.page import RECORD
 from tests.prove.report import Proof, Row
 

@@ -178,6 +178,19 @@ def links() -> bytes:
     return packed_tar(OK, *long)
 
 
+def sparse(count: int) -> bytes:
+    """A sparse file of so many parts, whose map is longer than all of them."""
+    text = b"%d\n" % count + b"".join(b"%d\n1\n" % (2 * number) for number in range(count))
+    content = text + bytes(-len(text) % BLOCK) + b"x" * count
+    known = (
+        (b"GNU.sparse.major", b"1"),
+        (b"GNU.sparse.minor", b"0"),
+        (b"GNU.sparse.name", b"s"),
+        (b"GNU.sparse.realsize", b"%d" % (2 * count)),
+    )
+    return packed_tar(OK, pax(*known), Tarred(b"s", content))
+
+
 BOMBS |= {
     "100,000 folders of their own": ("m.tgz", folders, "more than 100000 directories|more than 32 MiB"),
     "long names in a tar": (
@@ -192,7 +205,7 @@ BOMBS |= {
     "attributes for all of 128 MiB": ("m.tgz", lambda: huge(Tarred(b"a", kind=b"g"), 128 * MIB), "a header has more than"),
     "attributes of a million keywords": (
         "m.tgz",
-        lambda: packed_tar(*[pax(*((b"keyword.%d" % n, b"") for n in range(40_000)), kind=b"g")] * 7, OK),
+        lambda: packed_tar(*[pax(*((b"GNU.sparse.%d" % n, b"") for n in range(40_000)), kind=b"g")] * 7, OK),
         "a header has more than",
     ),
     "a megabyte of names, again and again": (
@@ -204,6 +217,13 @@ BOMBS |= {
         "m.tgz",
         lambda: packed_tar(*(entry for n in range(20) for entry in (pax((b"comment", b"n" * 1_000_000)), Tarred(b"%d" % n)))),
         "a header has more than",
+    ),
+    "a map of 300,000 parts": ("m.tgz", lambda: sparse(300_000), "more headers than content"),
+    "a map of 60,000 parts": ("m.tgz", lambda: sparse(60_000), "more than 16384 parts"),
+    "a map of 60,000 parts in a header": (
+        "m.tgz",
+        lambda: packed_tar(OK, pax((b"GNU.sparse.size", b"9"), (b"GNU.sparse.map", b"0,0," * 60_000 + b"0,0")), Tarred(b"s")),
+        "more than 16384 parts",
     ),
     "records that overlap": ("m.tgz", lambda: packed_tar(OK, Tarred(b"x", b"5 xx" * 60_000 + b"=", b"x"), OK), "header is damaged"),
     "records of digits": ("m.tgz", lambda: packed_tar(OK, pax((b"comment", b"9" * 250_000)), OK), "'ok' twice"),

@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 
-from tests.security.archive_forge import Tarred, forged_tar
+from tests.security.archive_forge import Tarred, forged_tar, pax
 from tests.security.archive_rig import Ground
 from tests.security.chosen import long_but
 
@@ -35,6 +35,14 @@ def a_zip() -> bytes:
     return out.getvalue()
 
 
+def a_sparse_tar() -> bytes:
+    version = (b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0")
+    known = *version, (b"GNU.sparse.name", b"config.pbtxt"), (b"GNU.sparse.realsize", b"11")
+    content = b"1\n0\n11\n" + bytes(505) + FILES["config.pbtxt"]
+    rest = [Tarred(name.encode(), content) for name, content in FILES.items() if name != "config.pbtxt"]
+    return forged_tar([pax(*known), Tarred(b"x", content), *rest])
+
+
 END = 1024
 """Two blocks of zeros: the first is the end mark."""
 PADDED = len(forged_tar([Tarred(name.encode(), content) for name, content in FILES.items()]))
@@ -42,6 +50,7 @@ ARCHIVES = {
     "m.tar": a_tar()[:PADDED],
     "m.tar.gz": gzip.compress(a_tar(), mtime=0),
     "pax.tgz": gzip.compress(a_tar(tarfile.PAX_FORMAT), mtime=0),
+    "sparse.tgz": gzip.compress(a_sparse_tar(), mtime=0),
     "m.zip": a_zip(),
 }
 

@@ -11,8 +11,9 @@ import math
 import threading as real_threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 from tests.simulation.fibers import Fiber, used_hub
@@ -23,8 +24,8 @@ INLINE = ("volume", "secret", "planning", "predicting", "look", "repository")
 """Pools whose work never blocks on anything but the folder."""
 
 
-class VirtualThreads(Executor):
-    """As `adapter.workers.Threads`."""
+class VirtualThreads:
+    """What `adapter.workers.Workers` does with its threads."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -42,7 +43,7 @@ class VirtualThreads(Executor):
         self._serve()
         return future
 
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
+    def close(self) -> None:
         self._is_open = False
         while self._waiting:
             self._waiting.popleft()[0].cancel()
@@ -82,6 +83,20 @@ class VirtualThreads(Executor):
     def _end(self) -> None:
         self._busy -= 1
         self._serve()
+
+
+def _begin(workers: Any, name: str, threads: int) -> None:
+    workers.virtual = VirtualThreads(name, threads)
+    workers._calls = SimpleQueue()  # for the real `close`, of a pool that is garbage after the simulation
+
+
+WORKERS: dict[str, Any] = {
+    "__init__": _begin,
+    "submit": lambda workers, fn, *args, **kwargs: workers.virtual.submit(fn, *args, **kwargs),
+    "close": lambda workers: workers.virtual.close(),
+    "__del__": lambda _: None,
+}
+"""Of `adapter.workers.Workers`."""
 
 
 class _Lock:

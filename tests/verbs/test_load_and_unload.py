@@ -17,7 +17,7 @@ from adapter.inference import DATATYPES
 from adapter.stubs import service_pb2
 from adapter.verbs import load
 from tests.benchmark.ours import storage_config
-from tests.benchmark.rig import BenchServer, Network, Place
+from tests.benchmark.rig import BenchServer, Network
 from tests.real import parts
 from tests.real.children import TOP, Child, bare_environment
 from tests.real.install import install
@@ -99,7 +99,7 @@ def test_a_failure_is_the_adapters_own_line(pod: Pod) -> None:
 def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
     """16 MiB over connections of 1 MB/s each; the model itself is none."""
     with BenchServer(Network("slow", 1, 1), ["big/model.onnx=16MiB"]) as server:
-        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.job("big/model.onnx", Place(tmp_path)))))
+        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.job("big/model.onnx", tmp_path))))
         words = ("load", "big/model.onnx", "--config", str(tmp_path / "slow.json"), "--type", "onnx", "--id", "slow")
         code, output, complaint = run(pod, *words)
 

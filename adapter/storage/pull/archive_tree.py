@@ -56,8 +56,11 @@ class Entry(NamedTuple):
     kind: Kind | None
     """None: it is something else, which is not unpacked."""
     size_bytes: int = 0
-    pieces: Iterable[bytes] = ()
-    """Of a file, its content. Of a link, the path that it names: as seen from its directory, or from the top (`hard link`)."""
+    pieces: Iterable[tuple[int, bytes]] = ()
+    """
+    Of a file, its content: offset and bytes, ascending; what lies between them reads as zeros. Of a link, the path that it
+    names: as seen from its directory, or from the top (`hard link`).
+    """
 
 
 class ArchiveTree:
@@ -131,7 +134,7 @@ class ArchiveTree:
         elif entry.size_bytes > MAX_LINK_BYTES:
             raise self.refusal(f"holds the link {shown(path)}, which names a path of more than {MAX_LINK_BYTES} bytes")
         else:
-            target = b"".join(entry.pieces).decode()
+            target = b"".join(content for _, content in entry.pieces).decode()
             base = posixpath.dirname(path) if entry.kind == "link" else ""
             self._links[path] = posixpath.normpath(posixpath.join(base, target))
             self._keep(self._links[path])
@@ -151,12 +154,14 @@ class ArchiveTree:
         self._reserve(self._bytes)
         file = self._make(path, partial(open_file, self._target / path, is_new=True))
         try:
-            offset = 0
-            for content in entry.pieces:
+            end = 0
+            for offset, content in entry.pieces:
                 self._stop.check()
                 self._reserved.write(file, content, offset)
                 self._reserved.wrote(len(content))
-                offset += len(content)
+                end = offset + len(content)
+            if end < entry.size_bytes:
+                os.ftruncate(file, entry.size_bytes)
         finally:
             os.close(file)
         self._files[path] = entry.size_bytes

@@ -71,14 +71,6 @@ def test_kustomize_gives_the_objects_that_helm_renders(each: Folder, cluster: Cl
     assert sorted(built, key=itemgetter("kind")) == sorted(each.resources(), key=itemgetter("kind"))
 
 
-@pytest.mark.parametrize("name", [folder.name for folder in FOLDERS])
-def test_every_folder_is_taken_by_the_strict_api_server(name: str, cluster: Cluster) -> None:
-    said = cluster.shell(f"kubectl apply --namespace {NAMESPACE} -k deploy/manifests/{name}")
-    cluster.shell(f"kubectl delete --namespace {NAMESPACE} -k deploy/manifests/{name}")
-
-    assert "unknown field" not in said
-
-
 def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: Path) -> None:
     cluster.shell(block("bash", "helm template"), folder=folder)
 
@@ -95,15 +87,6 @@ def test_the_runtime_with_the_built_in_adapter_becomes_ours(made_by: str, cluste
     cluster.shell(block("bash", "kubectl apply -k .") if made_by == "apply" else block("bash", "kubectl replace"), folder=folder)
 
     assert names(cluster) == OURS
-
-
-def test_apply_leaves_the_built_in_adapter_of_a_runtime_that_it_did_not_make(cluster: Cluster, folder: Path) -> None:
-    """Why the page has two ways."""
-    cluster.kubectl("create", "--filename=-", stdin=BUILT_IN)
-
-    cluster.shell(block("bash", "kubectl apply -k ."), folder=folder)
-
-    assert names(cluster) == (True, OURS[1])
 
 
 def test_all_samples_can_be_applied_at_once(cluster: Cluster) -> None:

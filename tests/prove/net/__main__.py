@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.prove.net import MISTAKES
-from tests.prove.net.mistakes import TOP, Mistake
+from tests.prove.net.mistakes import MISTAKES, TOP, Mistake
 
 SECONDS, WHOLE_SECONDS = 400, 2400
 """For the tests of one mistake, and for the whole net. A run that takes longer has found nothing."""
@@ -29,17 +28,8 @@ WHOLE = ("contract", "fault", "fronts", "integration", "security", "verbs")
 """Folders of tests that are asked where the files of the list stay green."""
 MISSED_SHARE = 0.05
 COPIED = (
-    "adapter",
-    "deploy",
-    "proto",
-    "scripts",
-    "tests",
-    "pyproject.toml",
-    "setup.cfg",
-    "setup.py",
-    "README.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
+    *("adapter", "deploy", "proto", "scripts", "tests"),
+    *("pyproject.toml", "setup.cfg", "setup.py", "README.md", "SECURITY.md", "CHANGELOG.md"),
 )
 LINKED = (".parts", ".venv")
 

@@ -7,7 +7,6 @@ import resource
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +17,10 @@ from grpc import aio
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
-from adapter.errors import ModelRefused
-from adapter.model import ModelSpec
-from adapter.serving import LoadedModel
 from adapter.spi.listen import MAX_MESSAGE_BYTES, SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
-from tests.fakes.lifecycle import MODEL_PATH, SIZE_BYTES, FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.fault.conftest import until
 from tests.real import polls
 from tests.real.children import TOP
@@ -46,42 +42,9 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
 """
 
 
-class Patient(FakeLifecycle):
-    """Loads wait until all have come; every third one fails."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self._together = asyncio.Barrier(calls)
-
-    async def load(self, spec: ModelSpec) -> LoadedModel:
-        await self._together.wait()
-        if int(spec.model_id[1:]) % 3 == 0:
-            raise ModelRefused("no")
-        return await super().load(spec)
-
-
 async def started(endpoint: Endpoint, lifecycle: FakeLifecycle) -> SpiServer:
     runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity, reserved_ids=frozenset())
     return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=False)
-
-
-async def test_a_thousand_calls_at_once_are_all_answered_with_the_truth() -> None:
-    """Loads that are all under way together, predictions and unloads, over one connection as ModelMesh has it."""
-    lifecycle = Patient(CALLS)
-    async with serving(lifecycle) as runtime, asyncio.timeout(LONG_ENOUGH_SECONDS):
-        unloads = [runtime.unloadModel(pb.UnloadModelRequest(modelId=f"u{number}")) for number in range(CALLS)]
-        loads = [
-            runtime.loadModel(pb.LoadModelRequest(modelId=f"m{number}", modelPath=MODEL_PATH, modelKey="{}")) for number in range(CALLS)
-        ]
-        asked = [pb.PredictModelSizeRequest(modelId=f"p{number}", modelPath=MODEL_PATH, modelKey="{}") for number in range(CALLS)]
-        predictions = [runtime.predictModelSize(request) for request in asked]
-        codes = [await load.code() for load in loads]
-        assert {(await prediction).sizeInBytes for prediction in predictions} == {SIZE_BYTES}
-        assert Counter([await unload.code() for unload in unloads]) == {grpc.StatusCode.OK: CALLS}
-
-    assert codes == [grpc.StatusCode.OK if number % 3 else grpc.StatusCode.INTERNAL for number in range(CALLS)]
-    assert sorted(lifecycle.loaded) == sorted(f"m{number}" for number in range(CALLS) if number % 3)
-    assert Counter(lifecycle.unloads) == Counter(f"u{number}" for number in range(CALLS))
 
 
 def under_way(port: int) -> int:

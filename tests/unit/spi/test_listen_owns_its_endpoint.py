@@ -62,14 +62,6 @@ async def test_host_that_is_not_ours_fails_in_one_sentence() -> None:
         await start(Endpoint(host="192.0.2.1", port=8085))
 
 
-async def test_port_is_free_after_the_stop() -> None:
-    """A restart finds it free at once."""
-    async with listening(Endpoint(host="localhost", port=0)) as first:
-        port = int(first.addresses[0].rpartition(":")[2])
-    async with listening(Endpoint(host="localhost", port=port)) as second:
-        assert await answers(second.addresses[0])
-
-
 async def test_socket_is_made_with_its_folder_and_removed_at_the_stop(short_path: Path) -> None:
     """ModelMesh runs as another user, so anybody may connect."""
     path = short_path / "new" / "mm.sock"
@@ -101,14 +93,6 @@ async def test_file_in_the_way_is_refused_and_left_alone(short_path: Path) -> No
         await start(Endpoint(socket=path))
 
     assert path.read_text() == "precious"
-
-
-async def test_folder_that_cannot_be_made_is_named(short_path: Path) -> None:
-    """A file where a folder should be."""
-    (short_path / "file").write_text("")
-
-    with pytest.raises(ListenError, match="cannot be used: not a directory"):
-        await start(Endpoint(socket=short_path / "file" / "sub" / "mm.sock"))
 
 
 async def test_reflection_only_on_request() -> None:
