@@ -178,17 +178,14 @@ def _written(path: str, directory: str, usual: str, tensors: Schema, ends: Ends)
             f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
             f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
         )
-    inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in tensors)
-    width = outputs[0].dims[0] if outputs else forest.outputs
+    inputs = tuple(_fitted(tensor, path, forest) for tensor in tensors.inputs or (Tensor(INPUT, "TYPE_FP32", (VARIABLE,)),))
+    outputs = tuple(_fitted(tensor, path, forest) for tensor in tensors.outputs or (Tensor(OUTPUT, "TYPE_FP32", (VARIABLE,)),))
+    width = outputs[0].dims[0]
     parameters = {"model_type": forest.model_type, "output_class": "false"}
     if forest.classes > 1 or width > 1:
         parameters |= {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
-    text = (
-        f'backend: "{FIL}"\nmax_batch_size: {FIL_BATCH_SIZE}\n'
-        f'input {{ name: "{INPUT}" data_type: TYPE_FP32 dims: [ {forest.features} ] }}\n'
-        f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
-        "dynamic_batching { }\n"
-    ) + "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
+    text = f'backend: "{FIL}"\nmax_batch_size: {FIL_BATCH_SIZE}\ndynamic_batching {{ }}\n'
+    text += "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
     config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
     return f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config}
 
