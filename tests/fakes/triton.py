@@ -151,12 +151,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             await self._death
             self._death = None
         self._server = grpc.aio.server(
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_send_message_length", -1),
-                *self._age,
-            ]
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), *self._age]
         )
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         self._port = self._server.add_insecure_port(self.target)

@@ -107,12 +107,7 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
     rig = given if chosen.adapter else await asyncio.to_thread(_own, stack, chosen)
     watch = Watch(knows_faults=not chosen.adapter)
     async with GrpcRuntime(rig.adapter, rig.triton) as runtime:
-        mesh = Mesh(
-            runtime,
-            times=Times().hurried(chosen.hurry),
-            watch=watch,
-            unload_bound_seconds=chosen.unload_bound,
-        )
+        mesh = Mesh(runtime, times=Times().hurried(chosen.hurry), watch=watch, unload_bound_seconds=chosen.unload_bound)
         print(f"ModelMesh starts: asks the adapter at {rig.adapter} for the runtime's status, for {mesh.times.start:g} s at most")
         if chosen.adapter:
             registration = Registration(chosen.path, chosen.type, chosen.key)

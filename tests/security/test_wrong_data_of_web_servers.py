@@ -172,15 +172,7 @@ def pull(tmp_path):
             threads=4,
             unpack_max_bytes=MIB,
         )
-        stores.append(
-            Store(
-                settings=settings,
-                root=tmp_path / "models",
-                volume=volume,
-                sizes=PartSizes(1024, 1024),
-                jitter=lambda: 1.0,
-            )
-        )
+        stores.append(Store(settings=settings, root=tmp_path / "models", volume=volume, sizes=PartSizes(1024, 1024), jitter=lambda: 1.0))
         model = await opened(stores[-1], a_spec(path="m/file"))
         return model.listing, (await model.fetch(model.listing.files)).root / "file"
 
