@@ -57,6 +57,26 @@ def read(bucket: BlockingBucket, start: int = 0, length: int = len(CONTENT), sto
     return bytes(got)
 
 
+SMALL = bytes(range(256)) * 40
+
+
+def outcome(
+    bucket: BlockingBucket, start: int = 0, length: int = len(SMALL), *, etag: str = "v1", size: int = len(SMALL), key: str = "m/file"
+) -> tuple[bytes, Exception | None]:
+    """Of a read: what reached the sink, and what was raised."""
+    got = bytearray()
+    try:
+        bucket.read(StoredObject(key, size, etag), start, length, got.extend, Stop())
+    except Exception as error:
+        return bytes(got), error
+    return bytes(got), None
+
+
+def span(start: int, last: int, total: int = len(SMALL)) -> dict[str, str]:
+    """The header of a part."""
+    return {"Content-Range": f"bytes {start}-{last}/{total}"}
+
+
 def private_key() -> str:
     """Of a service account."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -21,13 +21,10 @@ DEEP = b"d/" * 1200 + b"f"
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[StoreRig]:
-    volume = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
-    volume.claim()
+def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     made = make_rig(tmp_path, volume)
     yield made
     made.store.close()
-    volume.close()
 
 
 def spec(path: str):

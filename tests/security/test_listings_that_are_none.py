@@ -202,7 +202,7 @@ BODIES = {
         "rows of large letters": lambda: listing(*(row("m/\U0001f4a3" + "a" * 1000 + str(n)) for n in range(1000))),
     },
 }
-HARMLESS = ("rows of large letters", "depth")
+HARMLESS = ("rows of large letters", "depth", "one string", "a wide string")
 """What may be in a page, or beside what is read of it."""
 ENDLESS = {"an endless listing": 200, "an endless error": 503}
 CASES = [(kind, name) for kind, bodies in BODIES.items() for name in bodies] + [("s3", name) for name in ENDLESS]

@@ -11,7 +11,6 @@ import pytest
 from adapter.errors import SourceUnavailable
 from adapter.storage.store import Store
 from adapter.storage.stores.tries import FIRST_PAUSE_SECONDS
-from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.builders import a_spec
 from tests.contract.bucket.model_rigs import make_store
@@ -30,15 +29,6 @@ def hell():
     """A web server that can be made to answer anything."""
     with Hell(honest(CONTENT, VERSION)) as server:
         yield server
-
-
-@pytest.fixture
-def volume(tmp_path):
-    """A claimed volume."""
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
 
 
 @pytest.fixture

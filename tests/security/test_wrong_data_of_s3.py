@@ -10,13 +10,14 @@ from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, by_target, honest
 from tests.real.blocking import BlockingClients, blocking, run
+from tests.security.clouds import SMALL as CONTENT
+from tests.security.clouds import outcome, span
 from tests.security.test_listings_that_are_none import listing, row
 from tests.unit.storage.rigs import make_config, make_search
 
 MIB = 1024 * 1024
 KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
 ETAG = {"ETag": '"v1"'}
-CONTENT = bytes(range(256)) * 40
 SIZE = len(CONTENT)
 
 
@@ -28,16 +29,6 @@ def xml(text, status=200, **headers):
 def bucket_at(server, **changes):
     values = {"type": "s3", "bucket": "b", "endpoint_url": server.url, "region": "us-east-1"} | KEYS | changes
     return BlockingClients().bucket(make_config(values))
-
-
-def read(bucket, start=0, length=SIZE, etag="v1", size=SIZE):
-    """Returns what reached the sink, and what was raised."""
-    got = bytearray()
-    try:
-        bucket.read(StoredObject("m/file", size, etag), start, length, got.extend, Stop())
-    except Exception as error:
-        return bytes(got), error
-    return bytes(got), None
 
 
 def test_a_good_listing_is_read():
@@ -101,10 +92,6 @@ def test_names_have_a_bound_together(monkeypatch):
         run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
 
 
-def span(start, last, total=SIZE):
-    return {"Content-Range": f"bytes {start}-{last}/{total}"}
-
-
 @pytest.mark.parametrize(("size", "chunks"), [(10, [b"12345678901"]), (10, [b"1234567890", b"x"]), (10, [b"12345", b"678901234"])])
 @pytest.mark.parametrize("is_part", [False, True])
 def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks, is_part):
@@ -112,7 +99,7 @@ def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks,
     framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(5, 14) if is_part else {})}
     with Hell(answering(206 if is_part else 200, headers, framed)) as server:
-        got, error = read(bucket_at(server), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
+        got, error = outcome(bucket_at(server), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
     assert type(error) is SourceUnavailable and "more than was asked for" in error.text
     assert len(got) < size
 
@@ -120,8 +107,8 @@ def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks,
 def test_what_is_stored_encoded_is_taken_as_it_is_stored():
     """An object may have a Content-Encoding of its own; its bytes are the listed ones."""
     with Hell(honest(CONTENT, {**ETAG, "Content-Encoding": "gzip"})) as server:
-        assert read(bucket_at(server)) == (CONTENT, None)
-        assert read(bucket_at(server), 5, 10) == (CONTENT[5:15], None)
+        assert outcome(bucket_at(server)) == (CONTENT, None)
+        assert outcome(bucket_at(server), 5, 10) == (CONTENT[5:15], None)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
