@@ -15,17 +15,6 @@ KINDS = ("gcs", "azure")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_honest_cloud_is_listed_and_read(kind):
-    """The measure for all that follow."""
-    with Hell(cloud(kind)) as server:
-        bucket = bucket_of(kind, server.url)
-        assert [row.key for row in listed(bucket).objects] == [KEY]
-        assert read(bucket) == CONTENT
-        assert read(bucket, 5, 10) == CONTENT[5:15]
-        assert len(server.requests) == 3
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_without_a_version_is_refused(kind):
     """It might be of any version."""
     words = rf"answered without the (ETag|generation) of '{KEY}' that was listed"

@@ -31,18 +31,6 @@ def bucket_at(server, **changes):
     return BlockingClients().bucket(make_config(values))
 
 
-def test_a_good_listing_is_read():
-    """The measure for all that follow: entities of XML itself, quotes, a foreign namespace, owners, comments."""
-    owner = '<Owner xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser"><ID>x</ID></Owner>'
-    text = (
-        '<?xml version="1.0" encoding="UTF-8"?>\n<!-- none --><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        f'<IsTruncated> false </IsTruncated><Contents><Key>m/a=b&amp;c "d"</Key><Size>3</Size><ETag>&quot;v&quot;</ETag>{owner}</Contents>'
-        "</ListBucketResult>"
-    )
-    with Hell(xml(text)) as server:
-        assert bucket_at(server).list_page("m/", Stop()).objects == (StoredObject('m/a=b&c "d"', 3, "v"),)
-
-
 def test_an_error_in_another_language_keeps_its_status():
     """A web page with a thousand attributes, of a proxy in between: the status says enough."""
     page = "<!DOCTYPE html><html " + " ".join(f'a{n}="x"' for n in range(3000)) + ">"

@@ -193,12 +193,6 @@ def test_a_redirect_within_the_stored_server_is_free():
         assert listed(bucket_at(server, DENIED)).size_bytes == SIZE
 
 
-def test_without_denied_networks_a_redirect_leads_anywhere():
-    """`REQUEST_ENDPOINTS_DENIED` is empty."""
-    with Hell(honest(CONTENT, ETAG)) as elsewhere, Hell(redirecting(f"{elsewhere.url}/file")) as server:
-        assert listed(bucket_at(server, FREE)).size_bytes == SIZE
-
-
 def test_a_refusal_says_when_to_come_back():
     """For the pause before the next try."""
     with Hell(answering(503, {"Retry-After": 9, "Content-Length": 0})) as server:
