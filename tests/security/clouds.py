@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Mapping
-from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -15,7 +13,6 @@ from adapter.storage.net.messages import FREE, Guard
 from adapter.workers import Stop
 from tests.fakes.hell import Behaviour, Peer, answering
 from tests.real.blocking import BlockingBucket, BlockingClients
-from tests.real.certificates import Certificates, make_certificates
 from tests.security.stores import CONTENT, ETAG, KEY, PAGES, STORES, TYPES
 from tests.unit.storage.rigs import make_config
 
@@ -81,14 +78,6 @@ def private_key() -> str:
     """Of a service account."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
-
-
-def server_tls(folder: Path) -> tuple[ssl.SSLContext, Certificates]:
-    """A server's side of TLS on loopback, and who vouches for it."""
-    certificates = make_certificates(folder)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.pem", folder / "server.key")
-    return context, certificates
 
 
 def entra(token: Behaviour) -> Behaviour:

@@ -9,7 +9,8 @@ import pytest
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.storage.net.messages import Guard
 from tests.fakes.hell import Hell, answering
-from tests.security.clouds import CONTENT, TOKEN, bucket_of, cloud, listed, page, private_key, read, server_tls
+from tests.real.certificates import server_tls
+from tests.security.clouds import CONTENT, TOKEN, bucket_of, cloud, listed, page, private_key, read
 
 KINDS = ("gcs", "azure")
 LOOPBACK = Guard((ip_network("127.0.0.0/8"),))

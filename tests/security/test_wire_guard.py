@@ -11,7 +11,7 @@ from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import FREE, Access, Collected, Guard, Request, Trust
 from tests.fakes import hell
 from tests.real.blocking import engine, run
-from tests.security import clouds
+from tests.real.certificates import server_tls
 
 DEFAULT = Guard(tuple(map(ip_network, ["127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"])))
 """As `REQUEST_ENDPOINTS_DENIED` is by default."""
@@ -38,7 +38,7 @@ ALLOWED = [
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
 def tls(request, tmp_path):
     """None, or the context of a server."""
-    return clouds.server_tls(tmp_path)[0] if request.param else None
+    return server_tls(tmp_path)[0] if request.param else None
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_one_denied_address_of_several_is_enough(monkeypatch):
 def test_certificates_are_checked_against_the_name(monkeypatch, tmp_path, ca_file):
     """Not against the address that is dialled."""
     answering_in_turn(monkeypatch, "other.test", ["127.0.0.1"])
-    with hell.Hell(hell.honest(b"x"), tls=clouds.server_tls(tmp_path)[0]) as server:
+    with hell.Hell(hell.honest(b"x"), tls=server_tls(tmp_path)[0]) as server:
         assert asked(f"https://localhost:{server.port}/", guard=METADATA, ca_file=ca_file) == b"x"
         with pytest.raises(Unanswered, match="its TLS certificate is for another host name") as failed:
             asked(f"https://other.test:{server.port}/", guard=METADATA, ca_file=ca_file)
