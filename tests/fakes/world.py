@@ -62,8 +62,6 @@ class World:
     """ETags: Triton dies when it has loaded such a file."""
     identities: dict[str, str] = field(default_factory=dict)
     """Model id → identity of its placed directory."""
-    restarted_at: float = -1.0
-    """When Triton died last, by the clock of the loop."""
     _asked: set[str] = field(default_factory=set)
     """What this Triton was asked for since it started: the index shows it, with or without memory."""
     _answers: asyncio.Event = field(default_factory=asyncio.Event)
@@ -174,7 +172,6 @@ class World:
 
     def kill_triton(self) -> None:
         """Triton dies, with all that it had in memory, and stays away."""
-        self.restarted_at = asyncio.get_running_loop().time()
         self._answers.clear()
         for task in (*self.loading.values(), *self.freeing.values()):
             task.cancel()

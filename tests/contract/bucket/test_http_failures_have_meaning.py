@@ -13,8 +13,8 @@ from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, redirecting
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.web import Answer, Web
+from tests.real.certificates import server_tls
 from tests.real.web import USER, WebServer
-from tests.security.clouds import server_tls
 
 CONTENT = bytes(range(256)) * 1200
 
