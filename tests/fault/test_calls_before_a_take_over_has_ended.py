@@ -7,7 +7,6 @@ Two adapters, one after the other, over one volume and one fake Triton. Triton d
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -19,34 +18,25 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.stubs import service_pb2, service_pb2_grpc
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, until
+from tests.fault.conftest import environ_of, until, until_ready
 from tests.fault.restarts import Lives, content
 from tests.fault.restores import code_of
 from tests.real.s3 import S3Server
 
 Code = grpc.StatusCode
-READY = spi.RuntimeStatusResponse.READY
 
 
 @pytest.fixture
-async def lives(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lives]:
-    root = tmp_path / "volume"
-    with S3Proxy(s3.endpoint_url) as proxy:
-        (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
-        async with FakeTriton(root / "_triton_models") as triton:
-            environ = {
-                "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
-                "UNLOAD_TIMEOUT_SECONDS": "20", "STORAGE_CONFIG_DIR": str(config), "ROOT_MODEL_DIR": str(root),
-                "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
-            }  # fmt: skip
-            lives = Lives(triton, s3, proxy, environ)
-            lives.put()
-            try:
-                await lives.start()
-                yield lives
-            finally:
-                triton.thaw()
-                await lives.end()
+async def lives(tmp_path: Path, neighbours: tuple[FakeTriton, S3Proxy], s3: S3Server) -> AsyncIterator[Lives]:
+    triton, proxy = neighbours
+    lives = Lives(triton, s3, proxy, environ_of(tmp_path, triton.target))
+    lives.put()
+    try:
+        await lives.start()
+        yield lives
+    finally:
+        triton.thaw()
+        await lives.end()
 
 
 async def half_loaded(lives: Lives) -> Callable[[], None]:
@@ -108,9 +98,7 @@ async def test_runtime_status_before_the_take_over_has_ended_purges_what_serves(
     await lives.restart()
     first = await lives.runtime.runtimeStatus(spi.RuntimeStatusRequest())
     await lives.answer()
-    async with asyncio.timeout(60):
-        while (await lives.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != READY:
-            pass
+    await until_ready(lives.runtime)
 
     assert first.status == spi.RuntimeStatusResponse.STARTING
     await lives.has()

@@ -133,9 +133,7 @@ class SpoiledRig:
 
     def read(self, stored: StoredObject, start: int = 0, length: int | None = None, stop: Stop | None = None) -> bytes:
         """Of the object; all of it unless told."""
-        got = bytearray()
-        self.bucket.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, stop or Stop())
-        return bytes(got)
+        return self.bucket.bytes_of(stored, start, length, stop)
 
     def call(self, name: str, stored: StoredObject, stop: Stop | None = None) -> object:
         """`list` or `read`."""
