@@ -67,13 +67,6 @@ class Adapter:
     lifecycle: RuntimeLifecycle
 
 
-def claimed(root: Path) -> Volume:
-    """The folders of every life."""
-    volume = Volume(root / "models" / "_triton_models", root / "models" / "_adapter")
-    volume.claim()
-    return volume
-
-
 def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients: Clients) -> Adapter:
     """Everything but the volume, which comes first; as `adapter.wiring.build`. Blocks."""
     journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)

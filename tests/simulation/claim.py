@@ -18,7 +18,6 @@ from unittest import mock
 from tests.simulation.fibers import Fiber, Hub
 from tests.simulation.loop import LIFE
 
-NAME = "claim"
 FOLLOWING = ("stat", "scandir", "listdir", "open", "access")
 """Follow the last link too."""
 NOT_FOLLOWING = ("lstat", "readlink")

@@ -11,16 +11,46 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from adapter.errors import ModelRefused
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, TritonDied
-from tests.simulation.held import Client, Held, files_below
 from tests.simulation.loop import Life, VirtualLoop
+
+
+@dataclass(eq=False)
+class Held:
+    """One model of this Triton."""
+
+    state: str = ""
+    files: dict[str, bytes] | None = None
+    """What it serves."""
+    placement: int = -1
+    """Which directory it was loaded from."""
+    is_taken: bool = False
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """What a directory holds, by path; links are followed."""
+    found: dict[str, bytes] = {}
+    for place, _, names in os.walk(folder, followlinks=True):
+        for name in names:
+            found[os.path.relpath(os.path.join(place, name), folder)] = Path(place, name).read_bytes()
+    return found
+
+
+class Client(Protocol):
+    """Who is connected."""
+
+    loads: Counter[str]
+    is_connected: bool
 
 
 class Triton:

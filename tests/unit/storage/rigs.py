@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -115,8 +113,3 @@ def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-
-
-async def reached(event: threading.Event) -> None:
-    """Wait for something that a thread does."""
-    assert await asyncio.get_running_loop().run_in_executor(None, event.wait, 20), "no thread came here"

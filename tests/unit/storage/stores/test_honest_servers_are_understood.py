@@ -15,7 +15,6 @@ from tests.real.blocking import BlockingClients
 from tests.security.stores import CONTENT, ETAG, KEY, STORES
 from tests.unit.storage.rigs import make_config
 
-MIB = 1024 * 1024
 PARTS, PART_BYTES = 50, 1000
 VERSIONS = dict.fromkeys(STORES, ETAG) | {"gcs": "7"}
 
@@ -77,12 +76,6 @@ def test_a_full_page_of_s3_is_read(name):
 
 
 # ---- web servers
-
-
-def part(peer, content, headers, total):
-    start, last = peer.span
-    body = content[start : last + 1]
-    answering(206, {"Content-Length": len(body), "Content-Range": f"bytes {start}-{last}/{total}", **headers}, body)(peer)
 
 
 WEB_SERVERS = {
