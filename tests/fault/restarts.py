@@ -54,9 +54,11 @@ class Lives:
         await self.end()
         journal.write_bytes(written)
 
-    async def restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+    async def restart(self, meanwhile: Callable[[], object] = lambda: None, *, with_triton: bool = False) -> None:
         """The next adapter does not get an answer from Triton until `answer`."""
         await self.end()
+        if with_triton:
+            await self.triton.restart()
         meanwhile()
         self.triton.freeze()
         await self.start()
