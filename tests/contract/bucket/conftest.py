@@ -162,15 +162,6 @@ def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledRig]:
     yield from spoiled_rig(request, request.param)
 
 
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    """A claimed volume."""
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
-
-
 @pytest.fixture(params=list(STOCKS))
 def models(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelRig]:
     """A store over each storage type."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
@@ -25,14 +26,14 @@ from tests.fakes.memory_bucket import MemoryBucket
 MIB = 1024 * 1024
 
 
-def make_config(values: Mapping[str, object], **fields: object) -> StorageConfig:
+def make_config(values: Mapping[str, object], **fields: Any) -> StorageConfig:
     """A merged storage config with these values."""
     bucket = str(values.get("bucket") or "") or None
-    base = {"type": str(values.get("type") or "s3"), "bucket": bucket, "values": values, "label": "storage config 'k'"}
+    base: dict[str, Any] = {"type": str(values.get("type") or "s3"), "bucket": bucket, "values": values, "label": "storage config 'k'"}
     return StorageConfig(**base | fields)
 
 
-def make_search(path: str = "m", **fields: object) -> Search:
+def make_search(path: str = "m", **fields: Any) -> Search:
     """A search for the model at this path."""
     return Search(a_spec(path, **fields), Waits(time.monotonic))
 
@@ -76,10 +77,10 @@ class StoreRig:
         return not any(folder_content(folder) for folder in (self.volume.staging_dir, self.volume.artifacts_dir, self.volume.trash_dir))
 
 
-def pull_settings(folder: Path, **fields: object) -> PullSettings:
+def pull_settings(folder: Path, **fields: Any) -> PullSettings:
     """Of a store whose secret is `config` in this folder, and whose claims are in `claims`."""
-    usual = {"denied_networks": (), "config_dir": folder / "config", "embedded": None, "pvc_mounts": folder / "claims", "threads": 4}
-    return PullSettings(**usual | {"unpack_max_bytes": 100 * MIB} | fields)
+    usual: dict[str, Any] = {"denied_networks": (), "embedded": None, "threads": 4, "unpack_max_bytes": 100 * MIB}
+    return PullSettings(**usual | {"config_dir": folder / "config", "pvc_mounts": folder / "claims"} | fields)
 
 
 def make_rig(folder: Path, volume: Volume, *, embedded: bool | None = None, cache_bytes: int = 0) -> StoreRig:
