@@ -31,7 +31,6 @@ class Claim:
         self.folder = folder
         self.is_hung = False
         self.violated: Callable[[str], None] = lambda _: None
-        self.looks = 0
         self._waiting: list[Fiber] = []
         self._is_looking = False
 
@@ -81,7 +80,6 @@ class Claim:
 
     def _meet(self, path: Any) -> None:
         fiber = self._hub.current
-        self.looks += 1
         if fiber is None or not fiber.name.startswith("claim-"):
             self.violated(f"{fiber.name if fiber else 'the event loop, or a thread of others,'} looks into the claim: {path}")
             return

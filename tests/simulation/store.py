@@ -66,13 +66,10 @@ class Endpoint:
     state: str = "well"
     """`well`, `away`, `silent`, or `slow`."""
     models: dict[str, Model] = field(default_factory=dict)
-    trouble_since: float = -1.0
     trouble_until: float = -1.0
 
     def turn(self, state: str, now: float) -> None:
         """From now on it is so."""
-        if self.state == "well" and state != "well":
-            self.trouble_since = now
         if state == "well":
             self.trouble_until = now
         self.state = state

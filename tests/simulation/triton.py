@@ -82,8 +82,6 @@ class Triton:
         self.before_load: Callable[[str], None] = lambda _: None
         self.clients: list[Client] = []
         self.died_at = -1.0
-        self.troubled_at = -1.0
-        """When it was last away, silent, cut or slow."""
         self.starts = 0
         self.lives: list[Life] = []
         self.is_open = False
@@ -113,7 +111,7 @@ class Triton:
         """As `kill -9`; comes back some time later."""
         if self.is_open:
             self.met("triton killed" + (" in a load" if any(held.state == "LOADING" for held in self.models.values()) else ""))
-            self.troubled_at = self.died_at = self.loop.time()
+            self.died_at = self.loop.time()
             self.life.is_alive = False
             self.is_open = False
             for client in self.clients:
@@ -127,7 +125,6 @@ class Triton:
 
     def cut(self) -> None:
         """All connections end; a Triton that lives goes on with what it has."""
-        self.troubled_at = self.loop.time()
         calls, self.calls = self.calls, {}
         for call in calls:
             if not call.done():
@@ -141,12 +138,10 @@ class Triton:
             return
         self.met("triton hung")
         self.is_silent = True
-        self.troubled_at = self.loop.time()
         self.loop.call_later(seconds, self._wake, context=self.loop.in_name_of(self.life))
 
     def _wake(self) -> None:
         self.is_silent = False
-        self.troubled_at = self.loop.time()
         asleep, self.asleep = self.asleep, []
         for begin in asleep:
             begin()

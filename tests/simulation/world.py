@@ -74,7 +74,6 @@ class World:
         self.hub = fibers.Hub(self.loop, self.random)
         self.files = Files(self.random)
         self.problems: list[str] = []
-        self.trace: list[str] = []
         self.met: Counter[str] = Counter()
         self.kinds: dict[str, str] = {}
         """Version of a model → what Triton makes of it, unless that is good."""
@@ -193,10 +192,8 @@ class World:
 
     def say(self, text: str) -> None:
         """For the trace, which is the same in each run of a seed."""
-        text = text.replace(str(self.folder), "")
         if self._is_traced:
-            print(f"{self.loop.time():12.4f}  {text}", flush=True)
-        self.trace.append(f"{self.loop.time():.4f} {text}")
+            print(f"{self.loop.time():12.4f}  {text.replace(str(self.folder), '')}", flush=True)
 
     def meet(self, what: str) -> None:
         """Something has happened that a history should have."""
