@@ -13,11 +13,10 @@ from adapter.lifecycle.reconciler import RECONCILER, Step
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASKS
-from tests.simulation.call import Call
 from tests.simulation.calls import Calls
+from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
-from tests.simulation.waiting import until, within
-from tests.simulation.world import World
+from tests.simulation.world import Call, World
 
 BACKGROUND = (RECONCILER, Step.COMPARE.name, *ROOT_TASKS)
 

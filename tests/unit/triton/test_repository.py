@@ -22,15 +22,6 @@ LAYOUT = Layout({"1/model.onnx": WEIGHTS, "1/lib/model.py": CODE}, {"config.pbtx
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    root = tmp_path / "models"
-    volume = Volume(repository_dir=root / "_triton_models", cache_dir=root / "_adapter")
-    volume.claim()
-    yield volume
-    volume.close()
-
-
-@pytest.fixture
 def repository(volume: Volume) -> Iterator[Repository]:
     repository = Repository(volume)
     yield repository
