@@ -154,7 +154,7 @@ class ModelServer(Protocol):
         """
         Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
 
-        Each such return is told once, to the one caller of this; returns while it does not wait are told as one.
+        Each such return is told once, to the one caller of this.
 
         Returns:
             Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.

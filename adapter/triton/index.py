@@ -26,7 +26,7 @@ import structlog
 from adapter.errors import AdapterError, WrongServer
 from adapter.model import ServerModel, by_owner, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
-from adapter.triton.client import CallError, TritonAway, TritonSilent
+from adapter.triton.client import CallError, TritonAway
 from adapter.triton.connection import ASK_SECONDS, Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -36,8 +36,6 @@ from adapter.workers import retrieve
 LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 0.25
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
-DEADLINE_SECONDS = 600.0
-"""Of a question; doubled after each one that has got no answer."""
 LIVE_SECONDS, LIVE_FACTOR = 10.0, 4
 """During a listing Triton may be silent for 10 s, or four times as long as the listing before took."""
 REST_FACTOR = 10
@@ -69,7 +67,6 @@ class Index:
         self._connection = connection
         self._repository = repository
         self._time = asyncio.get_running_loop().time
-        self._deadline_seconds = DEADLINE_SECONDS
         self._turn = asyncio.Lock()
         self._next: asyncio.Task[Listing | None] | None = None
         """A question that is not sent yet: who asks now gets its answer."""
@@ -81,8 +78,6 @@ class Index:
         self._ended_at = 0.0
         self._owed_until = 0.0
         """When Triton will have had the rest for all its answers."""
-        self._slow: str | None = None
-        """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
         self._failure: str | None = None
         """Why the last listing failed; None after a listing that did not."""
         INDEX_SECONDS.set_function(lambda: max(self._seconds, self._under_way_seconds()))
@@ -96,7 +91,11 @@ class Index:
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
-        return self._under_way() or self._slow
+        if REST_FACTOR * self._seconds <= LONGEST_REST_SECONDS:
+            return self._under_way()
+        share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
+        needed = f"it has needed {self._seconds:.0f} s to list its model repository"
+        return self._under_way() or f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
     async def ask(self) -> Listing | None:
         """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
@@ -154,11 +153,7 @@ class Index:
             self._began = self._time()
             self._connection.deadline_seconds = max(LIVE_SECONDS, LIVE_FACTOR * self._seconds)
             try:
-                rows = await self._connection.client.index(self._deadline_seconds)
-            except TritonSilent:
-                log.warning("index.expired", seconds=self._deadline_seconds)
-                self._deadline_seconds *= 2
-                return None
+                rows = await self._connection.client.index(None)  # whether Triton hangs is what ServerLive tells
             except TritonAway as away:
                 self._connection.lost(away)
                 return None
@@ -187,11 +182,6 @@ class Index:
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-        self._slow = None
-        if REST_FACTOR * self._seconds > LONGEST_REST_SECONDS:
-            share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
-            needed = f"it has needed {self._seconds:.0f} s to list its model repository"
-            self._slow = f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
     def _under_way(self) -> str | None:
         seconds = self._under_way_seconds()

@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Callable
 
 import pytest
-from structlog.testing import capture_logs
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.memory.watch import NOT_TOLD
@@ -141,19 +140,3 @@ async def readyz() -> tuple[int, str]:
             return refusal.code, refusal.read().decode().strip()
 
     return await asyncio.to_thread(get)
-
-
-async def test_a_purge_ends_although_the_first_questions_get_no_answer_in_time(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has twice the time of the one before."""
-    system.put("m", model=MODEL)
-    await system.load("m", "m")
-    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 0.2)
-    index = system.lifecycle._ports.server._index  # type: ignore[attr-defined] # of the TritonServer
-    index._deadline_seconds = 0.3
-    system.triton.index_seconds = 1.0
-
-    with capture_logs() as logs:
-        await ready(system)
-
-    assert system.leftovers() == []
-    assert [line["seconds"] for line in logs if line["event"] == "index.expired"][:2] == [0.3, 0.6]
