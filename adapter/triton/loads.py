@@ -18,15 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import structlog
 
-from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, WrongServer, some
+from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides
 from adapter.triton.client import TritonDied
 from adapter.triton.connection import Connection
@@ -101,7 +99,9 @@ class Loads:
         """
         await self._turn(model_id, yields=yields)
         load = _Load(model_id, _now())
-        self._begin(load, self._work(load, on_sent, overrides))
+        self._loads[model_id] = load
+        load.work = asyncio.create_task(self._work(load, on_sent, overrides), name=f"load of {model_id}")
+        load.work.add_done_callback(lambda task: self._end(load, None if task.cancelled() else task.exception()))
         patience = self._limits.load_seconds if yields else None
         try:
             while not (await asyncio.wait({load.work}, timeout=patience))[0]:
@@ -167,11 +167,6 @@ class Loads:
 
     # ---- one load
 
-    def _begin(self, load: _Load, work: Coroutine[Any, Any, None]) -> None:
-        self._loads[load.model_id] = load
-        load.work = asyncio.create_task(work, name=f"load of {load.model_id}")
-        load.work.add_done_callback(lambda task: self._end(load, None if task.cancelled() else task.exception()))
-
     def _end(self, load: _Load, cause: BaseException | None) -> None:
         """The next one that waits may have slot and place."""
         if load.is_left:
@@ -220,14 +215,12 @@ class Loads:
 
         Raises:
             ServerDied: the Triton that had the load is gone.
+            WrongServer: Triton restricts the index.
             ModelRefused: it has failed.
         """
         since = _now()
         while self._connection.began_at == began_at:
-            rows = None
-            with suppress(WrongServer):  # a load that is forgotten keeps a thread of Triton unseen
-                rows = await self._index.rows(name)
-            if rows is not None:
+            if (rows := await self._index.rows(name)) is not None:
                 states = {row.state for row in rows if row.state}
                 if not states:
                     break

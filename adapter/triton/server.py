@@ -172,10 +172,9 @@ class TritonServer:
             await self._repository.sweep()
             async with self._repository.probe() as probe:
                 await self._unloads.tell(probe)
-                is_listed = bool(named(await self._index.listing(), probe))
-            if not is_listed:
-                wrong = f"Triton's --model-repository is not {self._repository.folder}"
-                raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
+                if not named(await self._index.listing(), probe):
+                    wrong = f"Triton's --model-repository is not {self._repository.folder}"
+                    raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
             raise

@@ -42,15 +42,11 @@ MISTAKES = (
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
         """                await self._loads.ended(owner)
-                if is_theirs:  # its files may have come with the load, and another client may be loading it, too
-                    is_made = await repository.ensure_directory(name)
-                if is_theirs or owner not in self._loads.answered:
+                if is_theirs or owner not in self._loads.answered:  # another client may be loading a model of others, too
                     for part in (name, *inner):
                         await self._until(asked, part, LOADING)
 """,
-        """                if is_theirs:  # its files may have come with the load, and another client may be loading it, too
-                    is_made = await repository.ensure_directory(name)
-""",
+        "",
         ("contract/server/test_unload.py", "fault/test_cancel_anywhere.py", "simulation/test_any_history_ends_well.py"),
     ),
     Mistake(
