@@ -173,7 +173,7 @@ class ModelServer(Protocol):
         Args:
             model_id: a placed model.
             on_sent: awaited once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: other loads that wait for a slot get it first, and the load has a limit of its own: the announced timeout.
+            yields: it gives its slot up when Triton has had it for the announced timeout.
 
         Raises:
             BudgetExceeded: it yields, and Triton has had it for longer than that.

@@ -17,7 +17,7 @@ MISTAKES = (
         "slot kept",
         "A load that has ended keeps its loading slot.",
         "adapter/triton/loads.py",
-        "        del self._loads[load.model_id]\n",
+        "        self._places.release()\n",
         "",
         ("contract/server/test_load.py", "fault/test_storage_faults.py"),
     ),
