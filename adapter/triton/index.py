@@ -24,7 +24,7 @@ from copy import copy
 import structlog
 
 from adapter.errors import AdapterError, WrongServer
-from adapter.model import ServerModel, by_owner, owner_of
+from adapter.model import ServerModel
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
 from adapter.triton.client import CallError, TritonAway
 from adapter.triton.connection import ASK_SECONDS, Connection
@@ -33,7 +33,7 @@ from adapter.triton.repository import Repository
 from adapter.waits import end
 from adapter.workers import retrieve
 
-LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 0.25
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 LIVE_SECONDS, LIVE_FACTOR = 10.0, 4
@@ -51,15 +51,6 @@ FAILED_SECONDS = 10.0
 log = structlog.stdlib.get_logger(__name__)
 
 
-Listing = dict[str, list[ServerModel]]
-"""An answer: all rows of the index by model id, those of a bundle's inner models under the id of the bundle."""
-
-
-def named(listing: Listing, name: str) -> list[ServerModel]:
-    """The rows of one name of Triton's."""
-    return [row for row in listing.get(owner_of(name), ()) if row.name == name]
-
-
 class Index:
     """Asks for the index, again where that helps."""
 
@@ -68,9 +59,9 @@ class Index:
         self._repository = repository
         self._time = asyncio.get_running_loop().time
         self._turn = asyncio.Lock()
-        self._next: asyncio.Task[Listing | None] | None = None
+        self._next: asyncio.Task[list[ServerModel] | None] | None = None
         """A question that is not sent yet: who asks now gets its answer."""
-        self._sent: asyncio.Task[Listing | None] | None = None
+        self._sent: asyncio.Task[list[ServerModel] | None] | None = None
         self._began = math.inf
         """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
@@ -97,8 +88,8 @@ class Index:
         needed = f"it has needed {self._seconds:.0f} s to list its model repository"
         return self._under_way() or f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
-    async def ask(self) -> Listing | None:
-        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
+    async def ask(self) -> list[ServerModel] | None:
+        """All rows, by a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
         if self._next is None:
             self._next = asyncio.create_task(self._question(), name="question for Triton's index")
             self._next.add_done_callback(retrieve)
@@ -109,12 +100,12 @@ class Index:
 
     async def rows(self, name: str) -> list[ServerModel] | None:
         """As `ask`, of one name of Triton's."""
-        listing = await self.ask()
-        return None if listing is None else named(listing, name)
+        rows = await self.ask()
+        return None if rows is None else [row for row in rows if row.name == name]
 
     async def pause(self, since: float) -> None:
         """
-        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 0.25 s.
+        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 1 s.
 
         All who wait look at the same times, so one answer is for many: looks at times of their own made the 99th percentile of
         inference beside 50 unloads four times as long.
@@ -123,7 +114,7 @@ class Index:
         step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
         await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
-    async def listing(self, *, can_wait: bool = False) -> Listing:
+    async def listing(self, *, can_wait: bool = False) -> list[ServerModel]:
         """
         As `ask`; waits for a Triton that is away, or cannot list its folder.
 
@@ -132,16 +123,16 @@ class Index:
         """
         if can_wait:
             await asyncio.sleep(self._owed_until - self._time())
-        while (listing := await self.ask()) is None:
+        while (rows := await self.ask()) is None:
             await self._connection.wait()
             await asyncio.sleep(PAUSE_SECONDS)
-        return listing
+        return rows
 
     async def close(self) -> None:
         """Ask no more."""
         await end(self._sent, self._next)
 
-    async def _question(self) -> Listing | None:
+    async def _question(self) -> list[ServerModel] | None:
         """Asked when the one before has its answer, and Triton had its rest. None: it failed."""
         async with self._turn:
             rest_until = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
@@ -164,7 +155,7 @@ class Index:
                 self._connection.deadline_seconds = ASK_SECONDS
                 self._ended()
             self._failure = None
-            return by_owner(rows)
+            return rows
 
     async def _mend(self, cause: str) -> None:
         """After a listing that failed."""

@@ -25,7 +25,7 @@ from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides
 from adapter.triton.client import TritonDied
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named
+from adapter.triton.index import Index
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
@@ -208,11 +208,9 @@ class Loads:
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
         inner_names = self._repository.inner_names(model_id)
-        listing = await self._index.listing() if inner_names else {}
-        for name in inner_names:
-            rows = [row for row in named(listing, name) if row.reason and not row.holds_memory]
-            if rows and not any(row.reason == "unloaded" for row in rows):
-                return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
+        for row in await self._index.listing() if inner_names else ():
+            if row.name in inner_names and row.reason not in ("", "unloaded") and not row.holds_memory:
+                return f"{_shown_inner(row.name)}: {one_line(row.reason)}"
         return None
 
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from math import inf
 
 from adapter.errors import ServerError
@@ -192,7 +191,7 @@ class Unloads:
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
-        rows = list(chain(*(await self._index.listing()).values()))
+        rows = await self._index.listing()
         served: set[str] = set()
         with suppress(CallError):  # a Triton without statistics: models without a directory are not found
             served = await self._connection.retry_while_away(self._client.served_names)

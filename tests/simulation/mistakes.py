@@ -20,12 +20,12 @@ from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
-from adapter.model import ModelSpec
+from adapter.model import ModelSpec, ServerModel
 from adapter.records import Crashes, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.triton.index import Index, Listing
+from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.placing import build, identity_of
 from adapter.triton.repository import Repository
@@ -126,9 +126,9 @@ def _user_not_released() -> Any:
 def _old_index_believed() -> Any:
     """An answer of the index is used again for some seconds."""
     ask = Index.ask
-    known: dict[Index, tuple[float, Listing | None]] = {}
+    known: dict[Index, tuple[float, list[ServerModel] | None]] = {}
 
-    async def remembered(self: Index) -> Listing | None:
+    async def remembered(self: Index) -> list[ServerModel] | None:
         now = asyncio.get_running_loop().time()
         at, listing = known.get(self, (-1.0, None))
         if listing is None or now - at > 3:
