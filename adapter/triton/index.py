@@ -71,22 +71,24 @@ class Index:
         """When Triton will have had the rest for all its answers."""
         self._failure: str | None = None
         """Why the last listing failed; None after a listing that did not."""
-        INDEX_SECONDS.set_function(lambda: max(self._seconds, self._under_way_seconds()))
+        INDEX_SECONDS.set_function(lambda: max(self._seconds, self._time() - self._began))
 
     @property
     def problem(self) -> str | None:
         """Why there is no index now: the last listing has failed, or one takes long. From any thread."""
-        is_known = self._time() < self._ended_at + FAILED_SECONDS
-        return self._under_way() or (self._failure if is_known else None)
+        seconds = self._time() - self._began
+        if seconds > SLOW_SECONDS:
+            return f"Triton has needed {seconds:.0f} s to list its model repository, and has not done so yet"
+        return self._failure if self._time() < self._ended_at + FAILED_SECONDS else None
 
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
         if REST_FACTOR * self._seconds <= LONGEST_REST_SECONDS:
-            return self._under_way()
+            return None
         share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
         needed = f"it has needed {self._seconds:.0f} s to list its model repository"
-        return self._under_way() or f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
+        return f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
     async def ask(self) -> list[ServerModel] | None:
         """All rows, by a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
@@ -173,13 +175,3 @@ class Index:
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-
-    def _under_way(self) -> str | None:
-        seconds = self._under_way_seconds()
-        if seconds <= SLOW_SECONDS:
-            return None
-        return f"Triton has needed {seconds:.0f} s to list its model repository, and has not done so yet"
-
-    def _under_way_seconds(self) -> float:
-        """How long the question under way has been without an answer; 0 where there is none. From any thread."""
-        return max(0.0, self._time() - self._began)

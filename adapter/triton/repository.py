@@ -74,8 +74,8 @@ class Repository:
         return tuple(sorted(self._inner.get(model_id, ())))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
-        """The inner models to load before the model itself, in this order."""
-        return self._loaded_first.get(model_id, ())
+        """The inner models to load before the model itself, in this order; all of them, where an earlier process has placed the bundle."""
+        return self._loaded_first.get(model_id, self.inner_names(model_id))
 
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be another writer's."""
@@ -135,7 +135,8 @@ class Repository:
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        self._inner = await self._run("the models cannot be taken out of", self._clear)
+        await self._run("the models cannot be taken out of", self._clear)
+        self._inner.clear()
         self._loaded_first.clear()
         self._own.clear()
 
@@ -276,10 +277,8 @@ class Repository:
         with suppress(FileExistsError), self._space.reservation() as reserved:  # another thread was first
             reserved.insist(lambda: make_plain_directory(path))
 
-    def _clear(self, _stop: Stop) -> dict[str, set[str]]:
-        """Returns the inner models that are left. Raises as `_discard`."""
+    def _clear(self, _stop: Stop) -> None:
         self._discard(path for path in self._entries() if not self.is_of_others(path.name))
-        return placing.inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.trash.tidy()
