@@ -140,10 +140,8 @@ class TritonClient:
         """
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
         for key, value in (overrides or {}).items():
-            if isinstance(value, bytes):
-                request.parameters[key].bytes_param = value
-            else:
-                request.parameters[key].string_param = value
+            kind = "bytes_param" if isinstance(value, bytes) else "string_param"
+            setattr(request.parameters[key], kind, value)
         try:
             await self._call(self._stub.RepositoryModelLoad, request, None)
         except CallRefused as refused:

@@ -193,7 +193,7 @@ class Repository:
     async def sweep(self) -> None:
         """
         Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead,
-        and empty directories of `probe` that were left. Where others place models, too, only the last.
+        and directories of `probe` that an earlier process has left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 

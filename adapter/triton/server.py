@@ -168,7 +168,6 @@ class TritonServer:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""
         await self._connection.wait()
         try:
-            await self._repository.sweep()
             async with self._repository.probe() as probe:
                 await self._unloads.tell(probe)
                 if not any(row.name == probe for row in await self._index.listing()):
