@@ -154,7 +154,7 @@ class ModelServer(Protocol):
         """
         Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
 
-        Each such return is told once, to the one caller of this; returns while it does not wait are told as one.
+        Each such return is told once, to the one caller of this.
 
         Returns:
             Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.
@@ -173,7 +173,7 @@ class ModelServer(Protocol):
         Args:
             model_id: a placed model.
             on_sent: awaited once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: other loads that wait for a slot get it first, and the load has a limit of its own: the announced timeout.
+            yields: it gives its slot up when Triton has had it for the announced timeout.
 
         Raises:
             BudgetExceeded: it yields, and Triton has had it for longer than that.

@@ -17,15 +17,14 @@ import json
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from adapter.errors import ModelRefused, ServerError, WrongServer, some
-from adapter.model import Overrides, ServerModel
+from adapter.model import Overrides, ServerModel, owner_of
 from adapter.telemetry.metrics import STUCK
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named
+from adapter.triton.index import Index
 from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.unloads import Unloads
@@ -142,8 +141,8 @@ class TritonServer:
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """Rows of the repository index, waiting for a Triton that is away or cannot list its folder."""
-        listing = await self._index.listing(can_wait=can_wait)
-        return list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
+        rows = await self._index.listing(can_wait=can_wait)
+        return rows if model_ids is None else [row for row in rows if owner_of(row.name) in model_ids]
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -169,13 +168,11 @@ class TritonServer:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""
         await self._connection.wait()
         try:
-            await self._repository.sweep()
             async with self._repository.probe() as probe:
                 await self._unloads.tell(probe)
-                is_listed = bool(named(await self._index.listing(), probe))
-            if not is_listed:
-                wrong = f"Triton's --model-repository is not {self._repository.folder}"
-                raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
+                if not any(row.name == probe for row in await self._index.listing()):
+                    wrong = f"Triton's --model-repository is not {self._repository.folder}"
+                    raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
             raise

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from structlog.testing import capture_logs
 
 from adapter.memory.watch import NOT_TOLD
 from tests.fault.conftest import System, until, until_ready
@@ -102,19 +101,3 @@ async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatc
 async def readyz() -> tuple[int, str]:
     status, text = await asyncio.to_thread(get, f"http://127.0.0.1:{PORT}/readyz")
     return status, text.strip()
-
-
-async def test_a_purge_ends_although_the_first_questions_get_no_answer_in_time(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has twice the time of the one before."""
-    system.put("m", model=MODEL)
-    await system.load("m", "m")
-    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 0.2)
-    index = system.lifecycle._ports.server._index  # type: ignore[attr-defined] # of the TritonServer
-    index._deadline_seconds = 0.3
-    system.triton.index_seconds = 1.0
-
-    with capture_logs() as logs:
-        await until_ready(system.runtime)
-
-    assert system.leftovers() == []
-    assert [line["seconds"] for line in logs if line["event"] == "index.expired"][:2] == [0.3, 0.6]

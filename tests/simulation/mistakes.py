@@ -20,12 +20,12 @@ from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
-from adapter.model import ModelSpec
+from adapter.model import ModelSpec, ServerModel
 from adapter.records import Crashes, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.triton.index import Index, Listing
+from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.placing import build, identity_of
 from adapter.triton.repository import Repository
@@ -37,17 +37,18 @@ Plant = Callable[[], Any]
 
 
 def _slot_kept_on_cancel() -> Any:
-    """A load that is cancelled while it waits for a slot keeps its turn."""
-    turn = Loads._turn
+    """A load that is cancelled keeps its slot."""
+    load = Loads.load
 
-    async def kept(self: Loads, model_id: str, *, yields: bool) -> None:
+    async def kept(self: Loads, *args: Any, **options: Any) -> None:
         try:
-            await turn(self, model_id, yields=yields)
+            await load(self, *args, **options)
         except asyncio.CancelledError:
-            self._tickets.insert(0, (False, ""))
+            if not self._slots.locked():
+                await self._slots.acquire()
             raise
 
-    return mock.patch.object(Loads, "_turn", kept)
+    return mock.patch.object(Loads, "load", kept)
 
 
 def _place_of_a_left_load_kept() -> Any:
@@ -55,16 +56,29 @@ def _place_of_a_left_load_kept() -> Any:
     end = Loads._end
 
     def kept(self: Loads, load: Any, cause: BaseException | None) -> None:
-        end(self, load, cause)
         if load.is_left:
-            self._limits = replace(self._limits, places=self._limits.places - 1)
+            self._loads.remove(load)
+        else:
+            end(self, load, cause)
 
     return mock.patch.object(Loads, "_end", kept)
 
 
 def _left_load_keeps_its_slot() -> Any:
     """A load that nobody waits for any more counts as one with a caller."""
-    return mock.patch.object(Loads, "_held", lambda self, **_: list(self._loads.values()))
+    load = Loads.load
+
+    async def kept(self: Loads, model_id: str, *args: Any, **options: Any) -> None:
+        try:
+            await load(self, model_id, *args, **options)
+        except asyncio.CancelledError:
+            left = [each for each in self._loads if each.is_left and each.model_id == model_id]
+            if left and not self._slots.locked():
+                await self._slots.acquire()
+                left[0].work.add_done_callback(lambda _: self._slots.release())
+            raise
+
+    return mock.patch.object(Loads, "load", kept)
 
 
 def _unload_answered_early() -> Any:
@@ -112,9 +126,9 @@ def _user_not_released() -> Any:
 def _old_index_believed() -> Any:
     """An answer of the index is used again for some seconds."""
     ask = Index.ask
-    known: dict[Index, tuple[float, Listing | None]] = {}
+    known: dict[Index, tuple[float, list[ServerModel] | None]] = {}
 
-    async def remembered(self: Index) -> Listing | None:
+    async def remembered(self: Index) -> list[ServerModel] | None:
         now = asyncio.get_running_loop().time()
         at, listing = known.get(self, (-1.0, None))
         if listing is None or now - at > 3:

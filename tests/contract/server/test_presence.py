@@ -168,9 +168,8 @@ async def test_an_old_connection_that_ends_proves_nothing(make_rig: Callable[...
     assert restarts() == before
 
 
-async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(rig: Rig) -> None:
     """One thread lists and answers: what gets no answer meanwhile proves nothing."""
-    monkeypatch.setattr("adapter.triton.connection.FRESH_SECONDS", 10)  # the question is sent to a Triton that has just answered
     await rig.place("m")
     async with watched(rig) as server:
         await server.load("m", unnoticed)
