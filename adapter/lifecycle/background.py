@@ -18,6 +18,7 @@ from itertools import islice
 
 import structlog
 
+from adapter.errors import InvalidModel
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
@@ -88,7 +89,7 @@ class Background:
         if places > 0:
             failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
             for model in islice(failed, places):
-                self.worker.unload(model.model_id)
+                self.worker.unload(model.model_id, is_background=True)
         places = self.at_once - sum(operation.kind == "restore" and not operation.is_ending for operation in operations)
         if places > 0:
             lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
@@ -109,11 +110,9 @@ class Background:
         """Triton has lost it. `placed`: its directory now; where that is not the one that was placed, the model is taken down."""
         self._lost += 1
         self.registry.move(model, State.LOST)
-        if placed is None or placed != model.placed:
-            cause = "its directory is gone" if placed is None else "its directory is not the one that was placed"
-            log.warning("restore.failed", model_id=model.model_id, outcome="refused", cause=cause)
-            self.registry.count_lost(model, "refused")
-            self.worker.unload(model.model_id)
+        if placed != model.placed:
+            self.worker.count_failed(model, InvalidModel("its directory is not the one that was placed"))
+            self.worker.unload(model.model_id, is_background=True)
 
     def _is_free(self, model: Model) -> bool:
         return model.operation is None and model.model_id not in self._calls

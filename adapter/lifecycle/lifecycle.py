@@ -10,6 +10,7 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -134,11 +135,10 @@ class RuntimeLifecycle:
 
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
-        deadline = self._worker.unload_deadline()
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self._worker.unload_seconds):
                 with self._background.hold_restores_of(model_id):
-                    await self._free(model_id, deadline)
+                    await self._free(model_id)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
             raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
@@ -201,7 +201,7 @@ class RuntimeLifecycle:
                 return running
             if running.is_queued_restore:
                 running.stop(errors.Superseded("a load of the model takes the place of its restore"))
-            await running.ended.wait()
+            await running.wait()
             if running.kind == "restore" and isinstance(running.outcome, errors.ServerDied):  # not twice for one call
                 raise running.outcome
 
@@ -216,21 +216,17 @@ class RuntimeLifecycle:
         if problem is not None:
             raise errors.ServerUnavailable(problem).located(model_id, None)
 
-    async def _free(self, model_id: str, deadline: float) -> None:
+    async def _free(self, model_id: str) -> None:
         while True:
             await self._reconciler.passed()
-            running = self.registry.operation_on(model_id) or self._worker.unload(model_id, deadline)
-            if running.kind == "unload" and running.stopped_by is None:
+            running = self.registry.operation_on(model_id) or self._worker.unload(model_id)
+            if running.kind == "unload" and not running.is_ending:
                 running.is_background = False
-                try:
+                with suppress(errors.UnloadUnfinished):  # it has begun before this call, and ends before it
                     await asyncio.shield(running.result)
-                except errors.UnloadUnfinished:  # of a call that came earlier, and ends earlier
-                    if running.deadline >= deadline:
-                        raise
-                else:
                     return
             running.stop(errors.Superseded("an unload of the model overtook its load"))
-            await running.ended.wait()
+            await running.wait()
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> errors.AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long

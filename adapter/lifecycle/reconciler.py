@@ -240,7 +240,7 @@ class Reconciler:
         for operation in (operations := self.registry.operations()):
             operation.stop(Superseded("ModelMesh has restarted: every model is purged"))
         for operation in operations:
-            await operation.ended.wait()
+            await operation.wait()
         if len(self.registry):
             self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self.registry], NAMED)} yet"
         try:

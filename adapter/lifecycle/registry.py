@@ -7,7 +7,6 @@ are synchronous, so nothing can happen between a question and its answer. Nothin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -62,7 +61,7 @@ class Model:
         """It is being unloaded or undone, or must be."""
         if self.operation is None:
             return self.state in (State.UNLOADING, State.FAILED)
-        return self.operation.kind == "unload" or self.operation.is_ending or self.operation.stopped_by is not None
+        return self.operation.kind == "unload" or self.operation.is_ending
 
     def record(self) -> Record:
         """For the journal: the model as it is now, without secrets."""
@@ -116,23 +115,22 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
+    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None) -> Operation:
         """Claim an id that has no operation. Raises IllegalMoveError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalMoveError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
+        model.operation = self._operations[model_id] = Operation(kind, model, spec)
         self.changes += 1
         return model.operation
 
     def end(self, operation: Operation) -> None:
-        """Give the id free and wake who waits for it."""
+        """Give the id free."""
         model = operation.model
         model.operation = None
         del self._operations[model.model_id]
         self.changes += 1
         self._drop_if_absent(model)
-        operation.ended.set()
 
     def move(self, model: Model, state: State) -> None:
         """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""

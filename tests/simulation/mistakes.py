@@ -207,7 +207,10 @@ def _versions_not_compared() -> Any:
 
 def _unload_without_bound() -> Any:
     """An unload waits for as long as it takes."""
-    return mock.patch.object(Worker, "unload_deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
+    begin = RuntimeLifecycle.__init__
+    return mock.patch.object(
+        RuntimeLifecycle, "__init__", lambda self, **given: begin(self, **{**given, "unload_timeout_seconds": 100_000})
+    )
 
 
 def _too_many_loads() -> Any:
