@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, ServerModel, SourceFile, Survey
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, SourceFile, Survey
 from adapter.records import Crashes, Digests, Measure, Record, Sized
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
@@ -203,15 +203,11 @@ class ModelServer(Protocol):
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+    async def index(self) -> Rows:
         """
-        Rows of the repository index, inner models under their own names, waiting for a Triton that is away.
+        All rows of the repository index, waiting for a Triton that is away.
 
         One question is shared by all callers at a time. A caller never gets the answer to an earlier question.
-
-        Args:
-            model_ids: only theirs, and those of their inner models; None for all rows.
-            can_wait: for one who needs no answer soon: a slow index is asked no more often than is good for inference.
 
         Raises:
             WrongServer: Triton restricts the index.

@@ -120,7 +120,7 @@ class RepositoryCalls:
                 rows = await self.server.index()
         except TimeoutError:
             raise ServerUnavailable(self.server.problem or f"Triton has not listed its models within {INDEX_SECONDS:g} s") from None
-        return [row for row in rows if not row.name.startswith(PROBE)]
+        return [row for owned in rows.values() for row in owned if not row.name.startswith(PROBE)]
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """

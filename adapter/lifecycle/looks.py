@@ -1,13 +1,12 @@
 """
 What Triton's index and the folder say of the models in the table: which are lost, and whether all agree.
 
-A comparison never acts: a metric, and a log line when the picture changes. It is one call of the index, which costs all others (it
-holds the lock that inference needs): it waits for as long as the server finds right.
+A comparison never acts: a metric, and a log line when the picture changes. One during which anything has happened proves nothing.
+Each look is one call of the index, which costs all others (it holds the lock that inference needs).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,17 +18,16 @@ from adapter.errors import some
 from adapter.lifecycle.background import Background
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import Drift, by_owner, drift_of, id_problem, is_untouched
+from adapter.model import Drift, Placed, Rows, drift_of, id_problem, is_untouched
 from adapter.ports import Ports
 from adapter.telemetry.metrics import INVENTORY_DRIFT
+from adapter.waits import by_turns
 
-COMPARE_SECONDS, DRIFT_SECONDS, BUSY_SECONDS = 60.0, 5.0, 15.0
+LOOK_SECONDS, DRIFT_SECONDS, BUSY_SECONDS = 60.0, 5.0, 15.0
 """
-Between comparisons; after one that has found a disagreement, since the metric shall not outlive the trouble; and after one that could
-not be made, or that proved nothing.
+Between looks; after one that has found a disagreement, since the metric shall not outlive the trouble; and after one that proved
+nothing.
 """
-AT_ONCE = 100
-"""Models that are gone through before other tasks have their turn on the loop."""
 NAMED = 5
 """Models of a kind that are named in the log."""
 
@@ -49,6 +47,8 @@ class Looks:
     reserved_ids: Collection[str]
     other: int = 0
     """The last generation of Triton that is certainly another process than the one before."""
+    _generation: int = 0
+    """Of the last look."""
     _picture: Picture = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,65 +58,63 @@ class Looks:
         """Triton has returned since it was known to have the model; what an operation holds is looked at when that has ended."""
         return model.state is State.LOADED and model.operation is None and model.generation < self.registry.generation
 
-    def suspects(self) -> dict[str, tuple[Model, int]]:
-        """Model id → a model that Triton may have lost, and its number of changes."""
-        return {model.model_id: (model, model.changes) for model in self.registry.all_in(State.LOADED) if self.is_suspect(model)}
-
-    async def look(self) -> None:
+    async def look(self) -> float:
         """
-        Find those that are lost. What an operation holds meanwhile stays suspect, and after a return of Triton what was not lost before.
+        Find models that are lost; where none is, and nothing happens meanwhile, compare. Returns seconds until the next look.
+
+        Raises:
+            AdapterError: Triton or the folder does not tell.
+        """
+        generation, changes = self.registry.generation, self.registry.changes
+        suspects = {model: model.changes for model in self.registry.all_in(State.LOADED) if self.is_suspect(model)}
+        is_quiet = not self.registry.operations() and self.ports.server.problem is None
+        if not suspects and not is_quiet and generation == self._generation:
+            return BUSY_SECONDS
+        rows = await self.ports.server.index()
+        if suspects or self.ports.server.problem is not None:
+            await self._judge(suspects, generation, rows)
+        self._generation = generation
+        if not is_quiet or self.registry.changes != changes:
+            return BUSY_SECONDS
+        placed = await self.ports.repository.inventory()
+        if self.registry.changes != changes:
+            return BUSY_SECONDS
+        return await self._compare(rows, placed)
+
+    async def _judge(self, suspects: Mapping[Model, int], generation: int, rows: Rows) -> None:
+        """
+        What an operation holds meanwhile stays suspect, and after a return of Triton what was not lost before.
 
         Asked of a Triton that is ours: one with another repository has lost nothing, and can be given nothing.
         """
-        asked, generation = self.suspects(), self.registry.generation
-        rows = by_owner(await self.ports.server.index(asked))
-        missing = {model_id for model_id in asked if not any(row.state for row in rows.get(model_id, ()))}
-        lost: set[str] = set()
+        missing = [model for model in suspects if not any(row.state for row in rows.get(model.model_id, ()))]
         placed: Mapping[str, str] = {}
         if missing or self.ports.server.problem is not None:
             await self.ports.server.verify()
-            placed = await self.ports.repository.identities(missing)
-            gone = {model_id for model_id in missing - rows.keys() if asked[model_id][0].generation < self.other}
-            lost = gone | {model_id for model_id in missing if is_untouched(rows.get(model_id, ()))}
+            placed = await self.ports.repository.identities([model.model_id for model in missing])
+        lost = {
+            model
+            for model in missing
+            if is_untouched(rows.get(model.model_id, ())) or (model.model_id not in rows and model.generation < self.other)
+        }
         if lost:
             self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
-        newest_first = sorted(asked.values(), key=lambda suspect: -suspect[0].confirmed)
-        for number, (model, changes) in enumerate(newest_first):
-            if number % AT_ONCE == AT_ONCE - 1:
-                self.background.go_on()
-                await asyncio.sleep(0)
+        async for model in by_turns(sorted(suspects, key=lambda model: -model.confirmed)):
             if not self.background.is_on:
                 return
-            if model.operation is not None or model.changes != changes:
+            if model.operation is not None or model.changes != suspects[model]:
                 continue
-            if model.model_id in lost:
+            if model in lost:
                 self.background.lose(model, placed.get(model.model_id))
             elif generation == self.registry.generation:
                 model.generation = generation
         self.background.go_on()
 
-    async def compare(self) -> float:
-        """
-        Whether all agree, if nothing happens meanwhile; returns seconds until the next time.
-
-        Raises:
-            AdapterError: Triton or the folder does not tell.
-        """
-        before = self.registry.changes
-        if self.registry.operations() or self.ports.server.problem is not None:
-            return BUSY_SECONDS
-        rows = by_owner(await self.ports.server.index(can_wait=True))
-        if self.registry.changes != before:
-            return BUSY_SECONDS
-        placed = await self.ports.repository.inventory()
-        if self.registry.changes != before:
-            return BUSY_SECONDS
+    async def _compare(self, rows: Rows, placed: Mapping[str, Placed]) -> float:
         states = {model.model_id: model.state.value for model in self.registry}
         picture: Picture = defaultdict(list)
-        for number, model_id in enumerate(sorted({*states, *rows, *placed})):
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
+        async for model_id in by_turns(sorted({*states, *rows, *placed})):
             is_ours = model_id in states or not self.ports.repository.is_of_others(model_id)
             drift = drift_of(model_id, states.get(model_id), rows.get(model_id, ()), placed.get(model_id))
             if drift and is_ours and id_problem(model_id, self.reserved_ids) is None:
@@ -127,7 +125,7 @@ class Looks:
         elif picture != self._picture:
             log.info("inventory.agrees")
         self._picture = picture
-        return DRIFT_SECONDS if picture else COMPARE_SECONDS
+        return DRIFT_SECONDS if picture else LOOK_SECONDS
 
 
 def _show(picture: Picture) -> None:

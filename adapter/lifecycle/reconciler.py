@@ -7,10 +7,9 @@ It does one step at a time, the most urgent first; a more urgent one ends a runn
   gate then stays shut until READY was told: a front's next load would make another purge necessary.
 - TAKE_OVER: when only the adapter has restarted, ModelMesh asks nothing and the models serve on. What Triton holds is taken over, by
   its index, the folder and the journal (`findings`).
-- LOOK: after each return of Triton. A model that was LOADED from before the question on, and of which Triton has only the directory,
-  is LOST. A model that an operation holds meanwhile is looked at when that has ended.
-- COMPARE: once a minute, while nothing is under way, whether table, index and folder agree: a metric, and a log line when the picture
-  changes. Never acts. A comparison during which anything has happened proves nothing.
+- LOOK: after each return of Triton, and once a minute while nothing is under way. A model that was LOADED from before the question on,
+  and of which Triton has only the directory, is LOST. A model that an operation holds meanwhile is looked at when that has ended. Where
+  nothing is lost: whether table, index and folder agree.
 
 The gate is shut during the first two. What fails opens it: calls find out for themselves. Every step but a purge is repeated until
 it works; ModelMesh itself asks for the next purge.
@@ -19,8 +18,7 @@ it works; ModelMesh itself asks for the next purge.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -35,12 +33,14 @@ from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import TakeOver
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
-from adapter.waits import doubling, end, set_within
+from adapter.waits import end, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
 READY_SECONDS = 10.0
 """Longest time that the gate stays shut after a purge, until ModelMesh asks."""
+RETRY_SECONDS = 5.0
+"""Before a step that has failed is made again."""
 RECONCILER = "reconciler"
 """Name of the tasks that run as long as the adapter does."""
 IDLE_SECONDS = 60.0
@@ -59,11 +59,7 @@ class Step(IntEnum):
     PURGE = 0
     TAKE_OVER = 1
     LOOK = 2
-    COMPARE = 3
 
-
-PAUSES = {Step.TAKE_OVER: (5.0, 60.0), Step.LOOK: (0.5, 10.0), Step.COMPARE: (15.0, 60.0)}
-"""Seconds before a step that has failed is made again: first, and longest."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -78,8 +74,8 @@ class Reconciler:
     looks: Looks
     taking_over: TakeOver
     version: str
-    _pauses: dict[Step, Iterator[float]] = field(default_factory=dict)
-    """Of the steps that have failed last."""
+    _failed: set[Step] = field(default_factory=set)
+    """Those that have failed last."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
     """Something has become due."""
     _running: tuple[Step, asyncio.Task[None]] | None = None
@@ -87,7 +83,6 @@ class Reconciler:
     """A purge has ended, and no status call has been answered READY since."""
     _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no purge is under way."""
-    _told_ready: asyncio.Event = field(default_factory=asyncio.Event)
     _gate: asyncio.Event = field(default_factory=asyncio.Event)
     _problem: str | None = NOT_ASKED
 
@@ -95,12 +90,8 @@ class Reconciler:
         self._clock = asyncio.get_running_loop().time
         self._due: dict[Step, float] = {}
         """When each step is to be made."""
-        self._steps = {
-            Step.PURGE: self._purge,
-            Step.TAKE_OVER: self._take_over,
-            Step.LOOK: self.looks.look,
-            Step.COMPARE: self._compare,
-        }
+        self._steps = {Step.PURGE: self._purge, Step.TAKE_OVER: self._take_over, Step.LOOK: self.looks.look}
+        """Each returns seconds until the next look."""
 
     # ---- the gate
 
@@ -136,7 +127,7 @@ class Reconciler:
         await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
         if self._is_empty_since_purge():
             self._is_purged, self._problem = False, None
-            self._told_ready.set()
+            self._gate.set()
             return RuntimeState(is_ready=True, version=self.version, problem=None)
         return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
 
@@ -167,8 +158,7 @@ class Reconciler:
         if model.state is State.FAILED and not model.is_paused:
             self.background.pause(model)
         if self.looks.is_suspect(model):
-            self._due.setdefault(Step.LOOK, self._clock())
-            self._has_news.set()
+            self.begin(Step.LOOK)
         self.background.go_on()
 
     async def run(self) -> None:
@@ -177,7 +167,7 @@ class Reconciler:
             while True:
                 self._has_news.clear()
                 now = self._clock()
-                at, step = min(((max(at, now), step) for step, at in self._due.items()), default=(now + IDLE_SECONDS, Step.COMPARE))
+                at, step = min(((max(at, now), step) for step, at in self._due.items()), default=(now + IDLE_SECONDS, Step.LOOK))
                 if at > now:
                     await set_within(self._has_news, at - now)
                     continue
@@ -195,46 +185,38 @@ class Reconciler:
             self._running[1].cancel()
 
     async def _make(self, step: Step) -> None:
-        failure: str | None = None
+        failure, look_seconds = None, RETRY_SECONDS
         try:
-            await self._steps[step]()
+            look_seconds = await self._steps[step]()
         except AdapterError as error:  # a neighbour's state
             failure = error.text
         except Exception:
             failure = UNEXPECTED
             log.exception("reconciler.crashed", step=step.name)
         if failure is None:
-            self._pauses.pop(step, None)
-        else:
-            self._repeat(step, failure)
-        if step <= Step.TAKE_OVER:
+            self._failed.discard(step)
+        elif step not in self._failed:
+            self._failed.add(step)
+            log.warning("reconciler.failed", step=step.name, cause=failure)
+        if step is not Step.LOOK:
+            if not self.registry.is_complete:
+                self._due[Step.TAKE_OVER] = self._clock() + RETRY_SECONDS
             await self._open(failure)
-        if step <= Step.LOOK and self.background.is_on:
-            if self.looks.suspects():
-                self._due.setdefault(Step.LOOK, self._clock())
-            self._due[Step.COMPARE] = self._clock()
-
-    def _repeat(self, step: Step, failure: str) -> None:
-        """Make a step again that has failed; ModelMesh itself asks for the next purge."""
-        if step not in self._pauses:
-            log.log(logging.DEBUG if step is Step.COMPARE else logging.WARNING, "reconciler.failed", step=step.name, cause=failure)
-        again = max(step, Step.TAKE_OVER)
-        if again is not Step.TAKE_OVER or not self.registry.is_complete:
-            self._due[again] = self._clock() + next(self._pauses.setdefault(again, doubling(*PAUSES[again])))
+        if self.background.is_on:
+            self._due[Step.LOOK] = min(self._due.get(Step.LOOK, math.inf), self._clock() + look_seconds)
 
     async def _open(self, failure: str | None) -> None:
         """Open the gate after a purge or a take-over; after a purge that has worked, when READY was told."""
         self._problem = failure or self._problem
         self._no_purge.set()
         if self._is_purged:
-            self._told_ready.clear()
-            await set_within(self._told_ready, READY_SECONDS)
+            await set_within(self._gate, READY_SECONDS)
         self._gate.set()
         self.background.begin()
 
     # ---- a purge
 
-    async def _purge(self) -> None:
+    async def _purge(self) -> float:
         self.version = await self.ports.server.verify()
         self.background.end()
         for operation in (operations := self.registry.operations()):
@@ -262,11 +244,9 @@ class Reconciler:
         self.registry.is_complete = self._is_purged = True
         self._problem = PURGED
         log.info("runtime.purged", triton=self.version)
+        return 0.0
 
-    async def _take_over(self) -> None:
+    async def _take_over(self) -> float:
         self._gate.clear()
         self._problem = None if await self.taking_over.run() else NOT_ASKED
-
-    async def _compare(self) -> None:
-        pause_seconds = await self.looks.compare()
-        self._due[Step.COMPARE] = self._clock() + pause_seconds
+        return 0.0

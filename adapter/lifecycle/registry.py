@@ -21,7 +21,7 @@ from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
 
 
-@dataclass
+@dataclass(eq=False)
 class Model:
     """What is known of one model id."""
 

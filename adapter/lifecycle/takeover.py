@@ -7,7 +7,6 @@ again meanwhile, without a note in this journal, is another one.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -19,12 +18,10 @@ from adapter.errors import AdapterError
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import Placed, ServerModel, by_owner, id_problem, is_untouched, serves
+from adapter.model import Placed, Rows, ServerModel, id_problem, is_untouched, serves
 from adapter.ports import Ports
 from adapter.records import Record
-
-AT_ONCE = 100
-"""Models that are entered before other tasks have their turn on the loop."""
+from adapter.waits import by_turns
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -44,13 +41,13 @@ class Finding:
     """Triton died while it was loading this content (`Content.crash`)."""
 
 
-def findings(records: Mapping[str, Record], rows: Mapping[str, Sequence[ServerModel]], placed: Mapping[str, Placed]) -> list[Finding]:
+def findings(records: Mapping[str, Record], rows: Rows, placed: Mapping[str, Placed]) -> list[Finding]:
     """
     One for each id that the journal or Triton's index knows. A directory that neither knows is not ours to touch. Pure.
 
     Args:
         records: of an earlier process, by model id.
-        rows: of the index, by model id (`inventory.by_owner`).
+        rows: of the index.
         placed: the repository folder, by model id.
     """
     has_restarted = any(
@@ -113,11 +110,9 @@ class TakeOver:
             AdapterError: what Triton or the folder has is not known.
         """
         known, generation = {model.model_id for model in self.registry}, self.registry.generation
-        rows = by_owner(await self.ports.server.index())
+        rows = await self.ports.server.index()
         placed = await self.ports.repository.inventory()
-        for number, finding in enumerate(findings(self.ports.journal.records, rows, placed)):
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
+        async for finding in by_turns(findings(self.ports.journal.records, rows, placed)):
             if finding.model_id in known or self.ports.repository.is_of_others(finding.model_id):
                 continue
             if finding.state is not State.ABSENT and id_problem(finding.model_id, self.reserved_ids) is None:

@@ -196,7 +196,7 @@ class Worker:
         operation.enter("measure", self._triton("Triton has not told the size of the model"))
         reported = await server.reported_bytes(model_id)
         if reported is None and not await server.is_ready(model_id):
-            if is_untouched(await server.index((model_id,))):
+            if is_untouched((await server.index()).get(model_id, ())):
                 raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
             raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0

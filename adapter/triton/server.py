@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from adapter.errors import ModelRefused, ServerError, WrongServer, some
-from adapter.model import Overrides, ServerModel
+from adapter.model import Overrides
 from adapter.telemetry.metrics import STUCK
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
@@ -90,6 +89,7 @@ class TritonServer:
         self.watch = connection.watch
         self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
         self.queue = self._loads.queue
+        self.index = self._index.listing
         self.unload = self.unload_other = self._unloads.free
         self.purge = self._unloads.purge
         STUCK.labels("load").set_function(lambda: len(self._stuck("load")))
@@ -139,11 +139,6 @@ class TritonServer:
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now, and was not told to unload it, as by a purge that failed."""
         return model_id not in self._unloads.asked_at() and all(await self._answers(model_id, self._client.ready) or [False])
-
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
-        """Rows of the repository index, waiting for a Triton that is away or cannot list its folder."""
-        listing = await self._index.listing(can_wait=can_wait)
-        return list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """

@@ -19,7 +19,7 @@ from tests.simulation.rules import Rules
 from tests.simulation.waiting import until, within
 from tests.simulation.world import World
 
-BACKGROUND = (RECONCILER, Step.COMPARE.name, *ROOT_TASKS)
+BACKGROUND = (RECONCILER, Step.LOOK.name, *ROOT_TASKS)
 
 
 class Ending:
