@@ -182,12 +182,18 @@ class ModelServer(Protocol):
             WrongServer: Triton is not in explicit mode.
         """
 
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """As `load`, of a model that the adapter has not placed; with `overrides` Triton loads what they say."""
+
     def queue(self) -> str | None:
         """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
 
-    async def unload(self, model_id: str) -> None:
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         """
         Returns when no version of the model, or of its bundle's inner models, holds memory. Unknown models are fine.
+
+        With `has_dependents` what Triton unloads with an ensemble goes, too; None: unless it is a bundle. The files of models that the
+        adapter has not placed are never touched.
 
         Has no bound of its own: the caller has one. Waits for a load of the same model that was cancelled here but still runs
         in Triton.
@@ -229,16 +235,6 @@ class ModelServer(Protocol):
 
     async def purge(self) -> None:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
-
-
-class OtherModels(ModelServer, Protocol):
-    """Triton with models that the adapter has not placed. Their files are never touched."""
-
-    async def load_other(self, name: str, overrides: Overrides) -> None:
-        """As `ModelServer.load`; with `overrides` Triton loads what they say."""
-
-    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
-        """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
 
 
 class Memory(Protocol):

@@ -17,7 +17,7 @@ from typing import cast
 from adapter import errors
 from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
-from adapter.lifecycle.fetching import Fetching, Predicting
+from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known, RepositoryCalls
 from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
@@ -27,7 +27,7 @@ from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import TakeOver
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
-from adapter.ports import OtherModels, Ports
+from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
@@ -54,14 +54,13 @@ class RuntimeLifecycle:
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
         facts.show()
-        self._predicting = Predicting(ports.store, facts, ports.journal.digests)
-        self.predict = self._predicting.predict
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
+        self.predict = self._fetching.predict
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         self._background = background = Background(registry, worker, capacity.max_loading)
         looks, taking_over = Looks(registry, ports, background, reserved_ids), TakeOver(registry, ports, facts, reserved_ids)
         self._reconciler = Reconciler(registry, ports, background, looks, taking_over, capacity.runtime_version)
-        self._reserved_ids = reserved_ids
+        self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended = self._reconciler.ended
         known = Known(registry, ports, lambda: self.obstacle)
         self.known, self.find, self.find_id = known.known, known.find, known.find_id
@@ -78,7 +77,6 @@ class RuntimeLifecycle:
         self._background.end(for_good=True)
         await end(*self._tasks)
         self._fetching.workers.close()
-        self._predicting.workers.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
@@ -93,10 +91,6 @@ class RuntimeLifecycle:
 
     def _broken(self) -> str | None:
         return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
-
-    def repository_calls(self, server: OtherModels) -> RepositoryCalls:
-        """Triton's model repository, for callers who know Triton's names."""
-        return RepositoryCalls(self, server, self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds, self._reserved_ids)
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""

@@ -53,8 +53,14 @@ class Model:
 
     @property
     def named(self) -> Named | None:
-        """What a front's caller calls it; None: ModelMesh has loaded it."""
-        return self.asked.named if self.asked else None
+        """What a front's caller calls it; None: ModelMesh has loaded it. A load under way counts more than what it replaces."""
+        asked = self.asked if self.operation is None else self.operation.spec or self.asked
+        return asked.named if asked else None
+
+    @property
+    def given_bytes(self) -> int:
+        """The size that ModelMesh gave with it; 0: none, or another process or a front has loaded it."""
+        return (self.asked.size_hint_bytes or 0) if isinstance(self.asked, ModelSpec) and self.asked.named is None else 0
 
     @property
     def is_going(self) -> bool:
@@ -67,7 +73,7 @@ class Model:
         """For the journal: the model as it is now, without secrets."""
         asked, size_bytes = self.asked, self.size_bytes
         if isinstance(asked, ModelSpec) and asked.named is None and not self.confirmed:
-            size_bytes = asked.size_hint_bytes or 0  # others are estimates: the next process asks Triton
+            size_bytes = self.given_bytes  # others are estimates: the next process asks Triton
         return Record(
             model_id=self.model_id,
             state=self.state.value,

@@ -135,11 +135,12 @@ class TakeOver:
         """
         record, placed = finding.record, finding.placed
         model = Model(finding.model_id, asked=record, generation=generation, placed=placed.identity if placed else None)
+        model.confirmed = (record.confirmed if record else 0.0) or self.ports.journal.now()
         model.size_bytes = (record.size_bytes if record else 0) or self.facts.adopted(placed.size_bytes if placed else 0)
         if finding.crash is not None:
             log.warning("takeover.crash", model_id=finding.model_id, crashes=self.facts.count_death(finding.crash))
         if record is not None and finding.state is not State.FAILED:
-            model.content, model.confirmed = record.content, record.confirmed
+            model.content = record.content
             if not record.size_bytes or (record.named is not None and not record.confirmed):  # it was not measured
                 with suppress(AdapterError):  # Triton does not tell
                     if reported := await self.ports.server.reported_bytes(finding.model_id):

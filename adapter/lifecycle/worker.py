@@ -125,7 +125,7 @@ class Worker:
         for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._send(operation, partial(self.facts.measured, model, spec, layout.size_bytes))
+            await self._send(operation)
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -141,7 +141,7 @@ class Worker:
         model = operation.model
         if model.content is not None:
             self.facts.check_deaths(model.content)
-        await self._send(operation, partial(self.facts.restored, model))
+        await self._send(operation)
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
         """
@@ -162,8 +162,8 @@ class Worker:
             return False
         return True
 
-    async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
-        """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
+    async def _send(self, operation: Operation) -> None:
+        """From PULLING (files placed) or LOST to LOADED."""
         model, server = operation.model, self.ports.server
 
         async def on_sent() -> None:
@@ -184,7 +184,7 @@ class Worker:
             raise
         if model.content is not None:
             self.facts.forget_deaths(model.content)
-        model.size_bytes = size(reported)
+        self.facts.measured(model, reported)
         if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
         self.registry.move(model, State.LOADED)

@@ -73,7 +73,7 @@ class Health:
 
 
 class TritonServer:
-    """The `ModelServer` and the `OtherModels` of `adapter.ports`, where the contract of each call is written."""
+    """The `ModelServer` of `adapter.ports`, where the contract of each call is written."""
 
     def __init__(self, client: TritonClient, repository: Repository, limits: Limits) -> None:
         self._client = client
@@ -90,7 +90,7 @@ class TritonServer:
         self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
         self.queue = self._loads.queue
         self.index = self._index.listing
-        self.unload = self.unload_other = self._unloads.free
+        self.unload = self._unloads.free
         self.purge = self._unloads.purge
         STUCK.labels("load").set_function(lambda: len(self._stuck("load")))
         STUCK.labels("unload").set_function(lambda: len(self._stuck("unload")))
@@ -127,7 +127,7 @@ class TritonServer:
             raise WrongServer(self._wrong) from refused
 
     async def load_other(self, name: str, overrides: Overrides) -> None:
-        """As `OtherModels`: it shares Triton's load threads with the adapter's own models."""
+        """As `ModelServer`: it shares Triton's load threads with the adapter's own models."""
         await self._loads.load(name, _nothing, overrides=overrides)
 
     def obstacle(self, model_id: str) -> str:

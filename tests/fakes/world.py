@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.errors import ServerDied, SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
 from adapter.ports import Ports, Wanted, nothing
 from adapter.records import Crashes, Digests, Record, Sized
 from adapter.volume.trees import Ends
@@ -459,7 +459,10 @@ class FakeServer(_Port):
     def queue(self) -> str | None:
         return f"Triton is loading {', '.join(sorted(self._sent))}" if self._slots.locked() else None
 
-    async def unload(self, model_id: str) -> None:
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """There are none here."""
+
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
         await self._ask("unload", model_id)

@@ -19,7 +19,7 @@ from tests.simulation.fibers import Fiber, used_hub
 from tests.simulation.loop import LIFE
 
 TIMEOUT_MAX = real_threading.TIMEOUT_MAX
-INLINE = ("volume", "secret", "planning", "predicting", "look", "repository")
+INLINE = ("volume", "secret", "planning", "look", "repository")
 """Pools whose work never blocks on anything but the folder."""
 
 

@@ -97,8 +97,8 @@ MISTAKES = (
         "reported size ignored",
         "The size that Triton reports does not count after a load.",
         "adapter/lifecycle/facts.py",
-        "size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)",
-        "size = given",
+        "admitted, is_booked = model.size_bytes, model.named is not None\n",
+        "admitted, is_booked, reported_bytes = model.size_bytes, model.named is not None, 0\n",
         ("fault/test_a_model_may_take_more_than_there_is.py",),
     ),
     Mistake(
@@ -113,8 +113,8 @@ MISTAKES = (
         "measured size not booked",
         "A model of an HTTP front whose measured size is larger keeps the booked one.",
         "adapter/lifecycle/facts.py",
-        "admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)\n",
-        "admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)\n        size_bytes = admitted\n",
+        "        model.size_bytes = size\n",
+        "        model.size_bytes = size = admitted if is_booked else size\n",
         ("unit/lifecycle/test_a_fronts_load_books_its_memory.py", "fronts/test_what_may_fail.py"),
     ),
     Mistake(
