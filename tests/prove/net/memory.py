@@ -50,7 +50,7 @@ MISTAKES = (
         "measured less",
         "A prediction is below what was measured, when files say less.",
         "adapter/lifecycle/facts.py",
-        """            if source not in SEEN:
+        """            if first.is_seen and source not in SEEN:
                 return
 """,
         "",
