@@ -50,8 +50,8 @@ MISTAKES = (
         "measured less",
         "A prediction is below what was measured, when files say less.",
         "adapter/lifecycle/facts.py",
-        """            if first.is_seen and source not in SEEN:
-                return
+        """        if first.is_seen and source not in SEEN:
+            return
 """,
         "",
         ("unit/lifecycle/test_sizes.py",),
