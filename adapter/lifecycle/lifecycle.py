@@ -24,7 +24,6 @@ from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import RECONCILER, Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import TakeOver
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.ports import Ports
@@ -58,8 +57,8 @@ class RuntimeLifecycle:
         self.predict = self._fetching.predict
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         self._background = background = Background(registry, worker, capacity.max_loading)
-        looks, taking_over = Looks(registry, ports, background, reserved_ids), TakeOver(registry, ports, facts, reserved_ids)
-        self._reconciler = Reconciler(registry, ports, background, looks, taking_over, capacity.runtime_version)
+        looks = Looks(registry, ports, facts, background, reserved_ids)
+        self._reconciler = Reconciler(registry, ports, background, looks, capacity.runtime_version)
         self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended = self._reconciler.ended
         known = Known(registry, ports, lambda: self.obstacle)

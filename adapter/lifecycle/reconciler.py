@@ -30,7 +30,6 @@ from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import JOURNAL, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import TakeOver
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
 from adapter.waits import end, set_within
@@ -72,7 +71,6 @@ class Reconciler:
     ports: Ports
     background: Background
     looks: Looks
-    taking_over: TakeOver
     version: str
     _failed: set[Step] = field(default_factory=set)
     """Those that have failed last."""
@@ -248,5 +246,5 @@ class Reconciler:
 
     async def _take_over(self) -> float:
         self._gate.clear()
-        self._problem = None if await self.taking_over.run() else NOT_ASKED
+        self._problem = None if await self.looks.take_over() else NOT_ASKED
         return 0.0

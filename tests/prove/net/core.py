@@ -305,7 +305,7 @@ MISTAKES = (
         "no take-over",
         "An adapter that restarts does not take over what Triton serves.",
         "adapter/lifecycle/reconciler.py",
-        "self._problem = None if await self.taking_over.run() else NOT_ASKED",
+        "self._problem = None if await self.looks.take_over() else NOT_ASKED",
         "self._problem = NOT_ASKED",
         ("integration/test_a_restart_of_the_adapter_is_not_noticed.py", "fault/test_calls_before_a_take_over_has_ended.py"),
     ),
