@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import cast
 
 from adapter import errors
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known, RepositoryCalls
@@ -48,7 +47,6 @@ class RuntimeLifecycle:
         self._ports = ports
         self.registry = registry = Registry(ports.journal, ports.memory)
         self._capacity = capacity
-        self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
@@ -56,9 +54,8 @@ class RuntimeLifecycle:
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
         self.predict = self._fetching.predict
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
-        self._background = background = Background(registry, worker, capacity.max_loading)
-        looks = Looks(registry, ports, facts, background, reserved_ids)
-        self._reconciler = Reconciler(registry, ports, background, looks, capacity.runtime_version)
+        looks = Looks(registry, ports, facts, worker, reserved_ids)
+        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
         self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended = self._reconciler.ended
         known = Known(registry, ports, lambda: self.obstacle)
@@ -73,7 +70,7 @@ class RuntimeLifecycle:
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._background.end(for_good=True)
+        self._reconciler.is_draining = True
         await end(*self._tasks)
         self._fetching.workers.close()
 
@@ -89,11 +86,11 @@ class RuntimeLifecycle:
         return self._broken() or self._ports.server.problem or known
 
     def _broken(self) -> str | None:
-        return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
+        return "the adapter is shutting down" if self._reconciler.is_draining else self._ports.repository.problem
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
-        return "; ".join(filter(None, (self._background.notice, self._ports.server.notice, self._ports.memory.notice))) or None
+        return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -113,7 +110,7 @@ class RuntimeLifecycle:
         operation, seconds = None, self._capacity.budget_seconds
         try:
             async with asyncio.timeout(seconds) as budget:
-                with self._background.hold_restores_of(spec.model_id):
+                with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await self._claimed(spec, is_new=is_new)
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
                     return cast("LoadedModel", await asyncio.shield(operation.result))
@@ -130,7 +127,7 @@ class RuntimeLifecycle:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
         try:
             async with asyncio.timeout(self._worker.unload_seconds):
-                with self._background.hold_restores_of(model_id):
+                with self._reconciler.hold_restores_of(model_id):
                     await self._free(model_id)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
@@ -154,7 +151,7 @@ class RuntimeLifecycle:
         state = await self._reconciler.status()
         if state.is_ready and self._capacity.source == "measured":
             await self._ports.memory.settled()
-        return replace(state, is_ready=False, problem=self.readiness()) if self._is_draining else state
+        return replace(state, is_ready=False, problem=self.readiness()) if self._reconciler.is_draining else state
 
     async def drain(self, grace_seconds: float) -> bool:
         """
@@ -163,8 +160,9 @@ class RuntimeLifecycle:
         Returns:
             Whether everything had settled within the grace period.
         """
-        self._is_draining = True
-        self._background.end(for_good=True)
+        self._reconciler.is_draining = True
+        for model in self.registry.all_in(State.LOST):
+            self.registry.count_lost(model, "ended")
         for operation in self.registry.operations():
             if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
                 operation.stop(errors.Draining("the adapter is shutting down"))
@@ -185,7 +183,7 @@ class RuntimeLifecycle:
             await self._reconciler.passed()
             if is_new:
                 self._check_new(spec.model_id)
-            if self._is_draining:
+            if self._reconciler.is_draining:
                 raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
@@ -205,7 +203,7 @@ class RuntimeLifecycle:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
             raise AlreadyLoaded(f"the model {words}").located(model_id, None)
         is_gate_shut = self._reconciler.obstacle is not None
-        problem = self._ports.server.problem if is_gate_shut or self._is_draining else self.obstacle
+        problem = self._ports.server.problem if is_gate_shut or self._reconciler.is_draining else self.obstacle
         if problem is not None:
             raise errors.ServerUnavailable(problem).located(model_id, None)
 

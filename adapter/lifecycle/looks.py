@@ -17,11 +17,11 @@ from typing import get_args
 
 import structlog
 
-from adapter.errors import AdapterError, some
-from adapter.lifecycle.background import Background
+from adapter.errors import AdapterError, InvalidModel, some
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
+from adapter.lifecycle.worker import Worker
 from adapter.model import Drift, Placed, Rows, ServerModel, drift_of, id_problem, is_untouched, serves
 from adapter.ports import Ports
 from adapter.records import Record
@@ -108,7 +108,7 @@ class Looks:
     registry: Registry
     ports: Ports
     facts: Facts
-    background: Background
+    worker: Worker
     reserved_ids: Collection[str]
     other: int = 0
     """The last generation of Triton that is certainly another process than the one before."""
@@ -229,16 +229,16 @@ class Looks:
         if lost:
             self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
-        async for model in by_turns(sorted(suspects, key=lambda model: -model.confirmed)):
-            if not self.background.is_on:
-                return
+        async for model in by_turns(suspects):
             if model.operation is not None or model.changes != suspects[model]:
                 continue
             if model in lost:
-                self.background.lose(model, placed.get(model.model_id))
+                self.registry.move(model, State.LOST)
+                if placed.get(model.model_id) != model.placed:
+                    self.worker.count_failed(model, InvalidModel("its directory is not the one that was placed"))
+                    self.worker.unload(model.model_id, is_background=True)
             elif generation == self.registry.generation:
                 model.generation = generation
-        self.background.go_on()
 
     async def _compare(self, rows: Rows, placed: Mapping[str, Placed]) -> float:
         states = {model.model_id: model.state.value for model in self.registry}

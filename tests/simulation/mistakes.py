@@ -13,14 +13,16 @@ from msgspec import structs
 
 from adapter.journal.journal import Journal
 from adapter.lifecycle import fetching
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
+from adapter.ports import Ports
 from adapter.records import Crashes, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
@@ -139,12 +141,12 @@ def _restore_asks_the_store() -> Any:
 
 def _too_many_restores() -> Any:
     """All lost models are restored at once."""
-    begin = Background.__init__
+    begin = Reconciler.__init__
 
-    def made(self: Background, registry: Registry, worker: Worker, _at_once: int) -> None:
-        begin(self, registry, worker, 100)
+    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int, version: str) -> None:
+        begin(self, registry, ports, worker, looks, 100, version)
 
-    return mock.patch.object(Background, "__init__", made)
+    return mock.patch.object(Reconciler, "__init__", made)
 
 
 def _other_spec_joined() -> Any:

@@ -144,7 +144,7 @@ MISTAKES = (
     Mistake(
         "restored in any order",
         "Restores begin with the model that was confirmed first, not last.",
-        "adapter/lifecycle/background.py",
+        "adapter/lifecycle/reconciler.py",
         "heapq.nlargest(places, lost,",
         "heapq.nsmallest(places, lost,",
         ("fault/test_triton_faults.py",),
@@ -152,7 +152,7 @@ MISTAKES = (
     Mistake(
         "failed for ever",
         "A model whose unload was not finished is taken down again only when a call asks for it.",
-        "adapter/lifecycle/background.py",
+        "adapter/lifecycle/reconciler.py",
         "        model.is_paused = False\n",
         "",
         ("fault/test_what_no_call_asks_for.py",),
@@ -192,7 +192,7 @@ MISTAKES = (
     Mistake(
         "restore in spite of a call",
         "A restore begins for a model that a call waits for.",
-        "adapter/lifecycle/background.py",
+        "adapter/lifecycle/reconciler.py",
         "return model.operation is None and model.model_id not in self._calls",
         "return model.operation is None",
         ("fault/test_calls_before_a_take_over_has_ended.py",),
