@@ -49,7 +49,9 @@ class Ledger:
         self._unsettled: dict[str, tuple[Change, int]] = {}
         """By model id: a load that has ended and is not measured, and its estimate."""
         self._stubs: dict[int, tuple[Stub, float]] = {}
-        """By process id: what it took, and when that was told."""
+        """Of those that are alive, by process id: what it took, and when that was told."""
+        self._stubs_at = -math.inf
+        """When each that was alive had been told once."""
         self._loaded: dict[str, float] = {}
         """By model id: since when it is loaded."""
         self._sizes: dict[str, int] = {}
@@ -74,6 +76,10 @@ class Ledger:
         """Whether something runs, or waits to be measured."""
         return bool(self._coming or self._open or self._unsettled)
 
+    def has_young(self, at: float) -> bool:
+        """Whether the processes of a model may still grow."""
+        return any(at - since < YOUNG_SECONDS for since in self._loaded.values())
+
     def is_unsettled(self, model: str) -> bool:
         """Whether the size of a loaded model may be told soon."""
         return model in self._unsettled
@@ -91,7 +97,6 @@ class Ledger:
             self._loaded.pop(model, None)
             self._sizes.pop(model, None)
             self._begin(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
-            self._stubs = {pid: known for pid, known in self._stubs.items() if owner_of(known[0].model) != model}
         else:
             change = self._end(model, at)
             if state == "loaded":
@@ -109,7 +114,11 @@ class Ledger:
     def seen(self, report: Report, booked_bytes: int) -> None:
         """A report; `booked_bytes`: the sum of the sizes that were told."""
         self._samples[HOST].append(Sample(report.at, report.used_bytes))
-        self._stubs.update((pid, (stub, report.at)) for pid, stub in report.stubs.items())
+        if report.later is not None:
+            self._stubs = {pid: known for pid, known in self._stubs.items() if pid in report.later}
+            self._stubs.update((pid, (stub, report.at)) for pid, stub in report.stubs.items())
+            if report.later <= self._stubs.keys():
+                self._stubs_at = report.at
         self._settle()
         if not self.is_watching and all(change.end < report.at for change in self._changes):
             if not self._loaded:
@@ -156,8 +165,8 @@ class Ledger:
     def _measured(self, load: Change, estimate_bytes: int) -> Measure | None:
         """What a load that has ended took; None: it cannot be said yet."""
         found = {name: self._bounds(load, name) for name in self._samples}
-        pids = [pid for pid, (stub, _) in self._stubs.items() if owner_of(stub.model) == load.model]
-        if None in found.values() or any(self._stubs[pid][1] < load.end for pid in pids):
+        times = [at for stub, at in self._stubs.values() if owner_of(stub.model) == load.model]
+        if None in found.values() or min((self._stubs_at, *times)) < load.end:
             return None
         low, high = found.pop(HOST, None) or (0.0, 0.0)
         self._most[load.model] = high + self._unreturned

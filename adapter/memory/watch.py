@@ -2,8 +2,8 @@
 Asks the reporter and Triton's metrics, keeps the ledger, and tells what comes of it: sizes, metrics, notices, refusals.
 
 While something is loaded, unloaded or not measured yet, the reporter is asked twice a second, by the age of a file beside its own;
-else the task sleeps. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told last then grows
-old, and what is old counts as not told.
+while a model is young, every five seconds. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told
+last then grows old, and what is old counts as not told.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Watch:
                 pause = DEVICES_SECONDS if is_watching else IDLE_SECONDS
                 is_due = at - self._devices_at >= (pause if self._has_devices else NO_DEVICES_SECONDS)
                 endpoint = self._endpoint if is_due else None
-                look = threads.submit(self._look, is_asking=is_watching, endpoint=endpoint)
+                look = threads.submit(self._look, is_asking=is_watching or self.ledger.has_young(at), endpoint=endpoint)
                 told, found = await asyncio.wrap_future(look)
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)

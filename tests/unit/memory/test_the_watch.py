@@ -35,7 +35,7 @@ class Rig:
 
     def write(self, used: float, limit: str = str(1 << 30), kills: int = 0, more: str = "") -> None:
         self.now += 1
-        self.file.write_text(f"memory {self.now} {int(used * MIB)} {limit} {kills}\n{more}")
+        self.file.write_text(f"memory {self.now} {int(used * MIB)} {limit} {kills}\n{more}later\n")
 
     async def tells(self, used: float, limit: str = str(1 << 30), kills: int = 0, more: str = "") -> None:
         """Write it, and wait until it was taken."""
