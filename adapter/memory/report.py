@@ -62,7 +62,7 @@ class Report:
     stubs: Mapping[int, Stub] = field(default_factory=dict)
     """By process id; not more than twenty at a time, in turn."""
     later: frozenset[int] | None = None
-    """Process ids of others that are there: their turn comes. None: processes are not told, for nobody has asked."""
+    """Process ids of others that are there: their turn comes. None: processes were not asked for."""
 
 
 def read(path: Path) -> Report | None:

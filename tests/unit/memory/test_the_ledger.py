@@ -115,7 +115,7 @@ def test_a_process_that_is_not_told_yet_is_waited_for() -> None:
 
 
 def test_a_report_without_processes_says_nothing_of_them() -> None:
-    """One that nobody has asked for: before the load began, the reporter told every five seconds."""
+    """It was not asked for them: before the load began, the reporter told every five seconds."""
     rig = Rig()
     rig.look()
     rig.move("p", "loading", "loaded")

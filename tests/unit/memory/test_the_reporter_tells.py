@@ -114,7 +114,7 @@ def test_processes_of_python_models_are_told_by_their_directory(start: Start, tm
     (tmp_path / "elsewhere").mkdir()
     with stub(tmp_path, "a model") as pid, stub(tmp_path / "elsewhere", "foreign"):
         start(V2)
-        assert not told(tmp_path).stubs, "nobody has asked"
+        assert not told(tmp_path).stubs, "not asked for"
         until(lambda: (seen := asked(tmp_path).stubs.get(pid)) and seen.size_bytes >= 32 << 20, "what the process holds")
         report = asked(tmp_path)
     assert report.stubs.keys() == {pid}
