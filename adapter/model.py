@@ -247,6 +247,8 @@ class Layout:
     """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
     copies: int = 1
     """How often one device holds the files, those of inner models not counted."""
+    gpus: int = 0
+    """How many GPUs certainly hold it, of those that Triton has; 0 where none may."""
     concurrency: int = 0
     """Parallel requests that it can use, as its config says; 0: unknown."""
     hint: str = ""

@@ -209,6 +209,7 @@ def native(
         written={FILE_NAME: written} if has_config else {},
         directories=() if served else (_empty_version(config),),
         copies=config.copies(kind.backend),
+        gpus=config.gpus(kind.backend),
         hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
         questions=backends.forest_questions(final, rest, served),

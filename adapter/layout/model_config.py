@@ -47,6 +47,9 @@ BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
 _SHARING_BACKENDS = frozenset({"tensorrt", "tensorrt_plan"})
+_GPU_BACKENDS = _SHARING_BACKENDS | {"onnxruntime", "onnxruntime_onnx", "pytorch", "pytorch_libtorch"}
+ALL_GPUS = 1000
+"""More than a machine has."""
 _SHARING_PARAMETERS = ("ENABLE_WEIGHT_SHARING", "share_session_between_instances")
 """Of PyTorch's backend and of ONNX Runtime's. Source: their READMEs."""
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
@@ -129,6 +132,21 @@ class ModelConfig:
         for group in said.instance_group:
             held.update(dict.fromkeys([("gpu", gpu) for gpu in group.gpus] or [group.kind], max(1, group.count)))
         return max(held.values(), default=1)
+
+    def gpus(self, backend: str) -> int:
+        """
+        How many GPUs certainly hold the model, of those that Triton has: all where no instance group names one. `backend` as in `copies`.
+
+        Without an instance group, or of KIND_AUTO, Triton takes all GPUs; but models of other backends may have nothing there.
+        """
+        said = self.said
+        if named := {gpu for group in said.instance_group for gpu in group.gpus}:
+            return len(named)
+        kinds = {group.kind for group in said.instance_group} or {model_config_pb2.ModelInstanceGroup.KIND_AUTO}
+        if (said.backend or said.platform or backend) in _GPU_BACKENDS:
+            kinds.discard(model_config_pb2.ModelInstanceGroup.KIND_CPU)
+            return ALL_GPUS if kinds else 0
+        return ALL_GPUS if model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds else 0
 
     @property
     def policy(self) -> str:

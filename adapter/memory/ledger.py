@@ -57,6 +57,14 @@ class Ledger:
         self._sizes: dict[str, int] = {}
         self._most: dict[str, float] = {}
         """By model id: the most of the host's memory that it may have taken, and so may give back."""
+        self._held: dict[str, Mapping[str, float]] = {}
+        """By model id: the GPUs that it was seen to take memory of, and how much."""
+        self._devices: Mapping[str, Device] = {}
+        """As they were told last, by UUID."""
+        self._device_base: dict[str, int] = {}
+        """What is used of them with no model."""
+        self._kept: dict[str, float] = {}
+        """What unloads may have left used of them, in a pool of a framework: the next model has it."""
         self._leaving: list[Change] = []
         """Unloads that have ended, and that no sample shows yet."""
         self._unreturned = 0.0
@@ -96,6 +104,8 @@ class Ledger:
             self._unsettled.pop(model, None)
             self._loaded.pop(model, None)
             self._sizes.pop(model, None)
+            for uuid, held in self._held.pop(model, {}).items():
+                self._kept[uuid] = self._kept.get(uuid, 0.0) + held
             self._begin(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
         else:
             change = self._end(model, at)
@@ -106,7 +116,8 @@ class Ledger:
 
     def forget(self) -> None:
         """Nothing that was seen holds any more: another Triton."""
-        for table in (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most):
+        tables = (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most)
+        for table in (*tables, self._held, self._device_base, self._kept):
             table.clear()
         self._leaving.clear()
         self.base_bytes, self._unreturned = None, 0.0
@@ -134,9 +145,20 @@ class Ledger:
 
     def seen_devices(self, devices: Mapping[str, Device], at: float) -> None:
         """Triton's metrics, as they were asked for at this time."""
+        self._devices = devices
         for uuid, device in devices.items():
             self._samples[uuid].append(Sample(at, device.used_bytes))
+            if not self._loaded and not self.is_watching:
+                self._device_base[uuid] = device.used_bytes
+            held = self._device_base.get(uuid, 0) + sum(each.get(uuid, 0.0) for each in self._held.values())
+            self._kept[uuid] = min(self._kept.get(uuid, 0.0), max(0.0, device.used_bytes - held))
         self._settle()
+
+    def fullest(self, gpus: int) -> tuple[str, Device, int] | None:
+        """Of this number of GPUs that have most left, the one with least: its UUID, and the bytes that unloads have left used there."""
+        left = {uuid: device.total_bytes - device.used_bytes + self._kept[uuid] for uuid, device in self._devices.items()}
+        chosen = sorted(left, key=lambda uuid: -left[uuid])[:gpus]
+        return (chosen[-1], self._devices[chosen[-1]], int(self._kept[chosen[-1]])) if chosen else None
 
     # ---- private
 
@@ -170,9 +192,10 @@ class Ledger:
             return None
         low, high = found.pop(HOST, None) or (0.0, 0.0)
         self._most[load.model] = high + self._unreturned
-        devices = [each for each in found.values() if each is not None and each[1] >= LEAST_GROWTH_BYTES]
+        devices = {name: each for name, each in found.items() if each is not None and each[1] >= LEAST_GROWTH_BYTES}
         if devices:
-            return measure(*max(devices, key=lambda each: each[1]), estimate_bytes)
+            self._held[load.model] = {name: high for name, (_, high) in devices.items()}
+            return measure(*max(devices.values(), key=lambda each: each[1]), estimate_bytes)
         if own := self._own(load.model, load.end):
             load.least = load.most = self._most[load.model] = own
             return Measure(own, "measured", 0)

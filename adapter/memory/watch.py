@@ -96,9 +96,17 @@ class Watch:
                     self._is_stirred.set()
                     await self._has_looked.wait()
 
-    def check(self) -> None:
+    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
         """As `ports.Memory`."""
-        told = self.report
+        told, fullest = self.report, self.ledger.fullest(gpus)
+        if fullest is not None:
+            uuid, device, kept = fullest
+            if device.used_bytes - kept + size_bytes > device.total_bytes:
+                reused = f", of which {show_bytes(kept)} are used again" if kept else ""
+                raise NoCapacity(
+                    f"model does not fit: it takes {show_bytes(size_bytes)} of GPU {uuid}, where {show_bytes(device.used_bytes)} are used"
+                    f"{reused}, limit {show_bytes(device.total_bytes)}"
+                )
         if told is not None and told.limit_bytes and told.used_bytes > NEARLY_FULL * told.limit_bytes:
             raise NoCapacity(
                 f"Triton's memory is nearly full: {show_bytes(told.used_bytes)} measured, {show_bytes(self._booked_bytes())} announced of "

@@ -26,7 +26,7 @@ class UntoldMemory:
     async def settled(self, model_id: str | None = None) -> None:
         """At once."""
 
-    def check(self) -> None:
+    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
         """There is enough."""
 
     def in_force(self, configured: CapacitySettings) -> CapacitySettings:

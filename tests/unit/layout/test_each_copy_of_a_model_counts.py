@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapter.layout import rules
-from adapter.model import Listing, SourceFile
+from adapter.layout.model_config import ALL_GPUS
+from adapter.model import Layout, Listing, SourceFile
 from tests.builders import a_spec
 
 MIB = 1 << 20
@@ -13,12 +14,16 @@ ONNX, PYTHON, TENSORRT = "onnx 1/model.onnx", "python 1/model.py", "tensorrt 1/m
 
 
 def planned(model: str, config: str, *more: str) -> int:
-    """In MiB, of files of 10 MiB each."""
+    """Its MiB, of files of 10 MiB each."""
+    return laid_out(model, config, *more).size_bytes // MIB
+
+
+def laid_out(model: str, config: str, *more: str) -> Layout:
     model_type, *paths = model.split()
     files = [SourceFile(path, 10 * MIB, "e") for path in (*paths, *more)] + [SourceFile("config.pbtxt", 0, "c")]
     listing = Listing("memory://a", "a", False, tuple(sorted(files, key=lambda file: file.path)))
     spec = a_spec("a", model_id="a", model_type=model_type)
-    return rules.plan(spec, listing, {files[-1]: config.encode()}).size_bytes // MIB
+    return rules.plan(spec, listing, {files[-1]: config.encode()})
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,22 @@ def test_files_count_once_for_each_instance_on_one_device(model: str, config: st
     assert planned(model, config) == mib
 
 
+@pytest.mark.parametrize(
+    ("model", "config", "gpus"),
+    [
+        (ONNX, "", ALL_GPUS),
+        (ONNX, "instance_group { kind: KIND_CPU }", 0),
+        (ONNX, "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]", ALL_GPUS),
+        (ONNX, "instance_group [ { count: 2 gpus: [ 0, 1 ] }, { gpus: [ 1 ] } ]", 2),
+        (PYTHON, 'backend: "python"', 0),
+        (PYTHON, 'backend: "python" instance_group { kind: KIND_GPU }', ALL_GPUS),
+        (TENSORRT, "", ALL_GPUS),
+    ],
+)
+def test_which_gpus_hold_a_model_is_said_where_it_is_certain(model: str, config: str, gpus: int) -> None:
+    assert laid_out(model, config).gpus == gpus
+
+
 def test_what_lies_beside_a_model_is_loaded_with_it() -> None:
     """External data of ONNX, weights of a python model: in full, of the served version."""
     assert planned("onnx 1/model.onnx/model.onnx", "", "1/model.onnx/weights.bin", "2/model.onnx/model.onnx") == 10
@@ -67,3 +88,4 @@ def test_inner_models_have_copies_of_their_own() -> None:
     spec = a_spec("m", model_id="m", model_type="triton")
     layout = rules.plan(spec, listing, {files[path]: text.encode() for path, text in texts.items()})
     assert layout.size_bytes == 40 * MIB
+    assert layout.gpus == ALL_GPUS

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import NoCapacity
+from adapter.memory.devices import Device
 from adapter.memory.report import OLD_SECONDS
 from adapter.memory.watch import NOT_TOLD, Watch
 from adapter.records import Measure
@@ -150,24 +151,70 @@ async def test_a_kill_of_the_kernel_is_told_with_the_model_that_was_loading(tmp_
         assert "killed 2 processes" in (rig.watch.notice or ""), "another container begins to count anew"
 
 
-async def test_a_model_on_a_gpu_has_the_size_that_it_takes_there(tmp_path: Path) -> None:
-    used = [100]
+@asynccontextmanager
+async def beside_gpus(folder: Path, used: dict[str, int]) -> AsyncIterator[Rig]:
+    """MiB of each GPU, as an exporter tells them; each has 1000."""
 
     def answer(request: object) -> None:
-        text = "".join(f'nv_gpu_memory_{kind}_bytes{{gpu_uuid="g"}} {mib * MIB}\n' for kind, mib in (("used", used[0]), ("total", 1000)))
-        sends(text.encode())(request)  # type: ignore[arg-type] # what the server hands out
+        lines = [f'nv_gpu_memory_used_bytes{{gpu_uuid="{uuid}"}} {mib * MIB}\n' for uuid, mib in used.items()]
+        lines += [f'nv_gpu_memory_total_bytes{{gpu_uuid="{uuid}"}} {1000 * MIB}\n' for uuid in used]
+        sends("".join(lines).encode())(request)  # type: ignore[arg-type] # what the server hands out
 
     with exporting(answer) as endpoint:
-        async with running(Rig(tmp_path, endpoint)) as rig:
+        async with running(Rig(folder, endpoint)) as rig:
             await rig.tells(100)
             await until(lambda: rig.watch._has_devices)
-            rig.now += 0.1
-            rig.watch.moved("a", "loading", 1)
-            used[0] = 400
-            rig.watch.moved("a", "loaded", 1)
-            await rig.tells(105)
-            await asyncio.sleep(0.5)
-            assert not rig.told
-            rig.now += 3
-            await until(lambda: "a" in rig.told)
+            yield rig
+
+
+async def test_a_model_on_a_gpu_has_the_size_that_it_takes_there(tmp_path: Path) -> None:
+    used = {"g": 100}
+    async with beside_gpus(tmp_path, used) as rig:
+        rig.now += 0.1
+        rig.watch.moved("a", "loading", 1)
+        used["g"] = 400
+        rig.watch.moved("a", "loaded", 1)
+        await rig.tells(105)
+        await asyncio.sleep(0.5)
+        assert not rig.told
+        rig.now += 3
+        await until(lambda: "a" in rig.told)
         assert rig.told["a"] == Measure(300 * MIB, "measured", 0)
+
+
+async def test_nothing_is_loaded_that_would_pass_the_limit_of_a_gpu(tmp_path: Path) -> None:
+    async with beside_gpus(tmp_path, {"g0": 100, "g1": 800}) as rig:
+        rig.watch.check(200 * MIB, 2)
+        rig.watch.check(900 * MIB, 1)
+        rig.watch.check(5000 * MIB, 0)
+        with pytest.raises(NoCapacity) as refused:
+            rig.watch.check(201 * MIB, 1000)
+        assert refused.value.text == (
+            "model does not fit: it takes 201 MiB (210763776 bytes) of GPU g1, where 800 MiB (838860800 bytes) are used, "
+            "limit 1000 MiB (1048576000 bytes)"
+        )
+        with pytest.raises(NoCapacity, match="of GPU g0"):
+            rig.watch.check(901 * MIB, 1)
+
+
+async def test_what_an_unload_leaves_in_the_pool_of_a_framework_is_used_again(tmp_path: Path) -> None:
+    """Not what others have taken meanwhile."""
+    used = {"g": 100}
+    async with beside_gpus(tmp_path, used) as rig:
+        rig.watch.moved("a", "loading", 1)
+        used["g"] = 700
+        rig.watch.moved("a", "loaded", 1)
+        rig.now += 3
+        await rig.tells(105)
+        await until(lambda: "a" in rig.told)
+        with pytest.raises(NoCapacity, match="where 700 MiB"):
+            rig.watch.check(500 * MIB, 1)
+        rig.watch.moved("a", "unloading", 1)
+        used["g"] = 650
+        rig.watch.moved("a", "absent", 1)
+        rig.watch.moved("b", "pulling", 1)
+        rig.now += 2
+        await until(lambda: rig.watch.ledger.fullest(1) == ("g", Device(650 * MIB, 1000 * MIB), 550 * MIB))
+        rig.watch.check(900 * MIB, 1)
+        with pytest.raises(NoCapacity, match=r"650 MiB .* are used, of which 550 MiB .* are used again, limit"):
+            rig.watch.check(901 * MIB, 1)
