@@ -108,7 +108,7 @@ async def build(
         own = journal.records if settings.v2.has_repository else None
         repository = stack.enter_context(closing(Repository(volume, space, own=own)))
         server = _triton(stack, settings, repository)
-        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity)
+        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity, journal)
         lifecycle = RuntimeLifecycle(
             ports=Ports(store, repository, server, journal, memory),
             capacity=settings.capacity,

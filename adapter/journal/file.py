@@ -21,7 +21,7 @@ import msgspec
 
 from adapter.errors import InvalidRequest
 from adapter.model import id_problem
-from adapter.records import MAX_TEXT, Crashes, Label, Record, Sized
+from adapter.records import MAX_TEXT, Crashes, Label, Needed, Record, Sized
 from adapter.units import MIB
 from adapter.volume.trees import opened, read_whole
 
@@ -37,10 +37,10 @@ _ODD = "it is no regular file"
 _REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
 """By `opened` and `read_whole`."""
 
-Entry = Record | Crashes | Sized
+Entry = Record | Crashes | Sized | Needed
 Key = tuple[str, str]
 """Of a line: the name of its first field, and its value; of a content, the digest of the spec."""
-KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized}
+KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized, "needed": Needed}
 """By the name of the first field."""
 
 
@@ -71,10 +71,12 @@ class Found:
     """By digest."""
     sizes: dict[str, Sized] = field(default_factory=dict)
     """By `Content.spec`, those noted longest ago first."""
+    needed: dict[str, Needed] = field(default_factory=dict)
+    """One, or none."""
 
     def put(self, key: Key, entry: Entry | None) -> bool:
         """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
-        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes}
+        tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
         table = tables[key[0]]
         was_known = table.pop(key[1], None) is not None
         if entry is None:
@@ -133,6 +135,8 @@ def key_of(entry: Entry) -> Key:
     """Of all lines on one model id, or on one content."""
     if isinstance(entry, Sized):
         return "sized", entry.content.spec
+    if isinstance(entry, Needed):
+        return "needed", entry.needed
     return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
 
 

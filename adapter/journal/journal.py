@@ -81,6 +81,7 @@ class Journal:
                 log.warning("journal.ignored", path=str(path), cause=str(problem))
                 discard(path)
         self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
+        self.needed = self._known.needed
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
@@ -194,7 +195,7 @@ class Journal:
     def _begin(self, new_path: Path) -> None:
         """Another file, with all that is known; more may be noted meanwhile."""
         # each table as it is at one moment: nothing of Python runs in between
-        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
+        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values(), *self.needed.values()]
         content = self._head + b"".join(map(line_of, known))
         self._discard(new_path)
         self._close_file()

@@ -51,7 +51,7 @@ class RuntimeLifecycle:
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
-        ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
+        ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
         self._predicting = Predicting(ports.store, facts, ports.journal.digests)
         self.predict = self._predicting.predict

@@ -122,8 +122,8 @@ class Ledger:
         self._leaving.clear()
         self.base_bytes, self._unreturned = None, 0.0
 
-    def seen(self, report: Report, booked_bytes: int) -> None:
-        """A report; `booked_bytes`: the sum of the sizes that were told."""
+    def seen(self, report: Report, booked_bytes: int | None) -> None:
+        """A report; `booked_bytes`: the sum of the sizes that were told; None while Triton may have models that are not known."""
         self._samples[HOST].append(Sample(report.at, report.used_bytes))
         if report.later is not None:
             self._stubs = {pid: known for pid, known in self._stubs.items() if pid in report.later}
@@ -131,7 +131,7 @@ class Ledger:
             if report.later <= self._stubs.keys():
                 self._stubs_at = report.at
         self._settle()
-        if not self.is_watching and all(change.end < report.at for change in self._changes):
+        if booked_bytes is not None and not self.is_watching and all(change.end < report.at for change in self._changes):
             if not self._loaded:
                 self.base_bytes, self._unreturned = report.used_bytes, 0.0
             elif self.base_bytes is not None:

@@ -13,7 +13,9 @@ class UntoldMemory:
 
     notice: str | None = None
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
+    def follow(
+        self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int | None], on_look: Callable[[], None]
+    ) -> None:
         """Nothing comes."""
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:

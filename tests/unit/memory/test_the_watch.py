@@ -18,6 +18,7 @@ from adapter.records import Measure
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, Endpoint
+from tests.fakes.world import FakeJournal, Process, World
 from tests.unit.memory.test_devices import exporting, sends
 
 
@@ -29,9 +30,14 @@ class Rig:
         self.now = 1000.0
         numbers = {"CONTAINER_MEM_REQ_BYTES": "1GiB", "MEM_BUFFER_BYTES": "128MiB"} | settings
         self.capacity = read_group(CapacitySettings, numbers)
-        self.watch = Watch(self.file, endpoint, self.capacity, lambda: self.now)
+        self.journal = FakeJournal(World(), Process())
         self.told: dict[str, Measure] = {}
-        self.booked = 0
+        self.booked: int | None = 0
+        self.begin(endpoint)
+
+    def begin(self, endpoint: Endpoint | None = None) -> None:
+        """The watch of a process of the adapter."""
+        self.watch = Watch(self.file, endpoint, self.capacity, self.journal, lambda: self.now)
         self.watch.follow(self.told.__setitem__, lambda: self.booked, lambda: None)
 
     def write(self, used: float, limit: str = str(1 << 30), kills: int = 0, more: str = "") -> None:
@@ -126,6 +132,27 @@ async def test_capacity_is_the_limit_less_what_triton_and_growth_take(tmp_path: 
         assert rig.watch.in_force(rig.capacity).capacity_bytes == (2 << 30) - 200 * MIB
         await rig.tells(200, limit=str(201 * MIB))
         assert rig.watch.in_force(rig.capacity) is rig.capacity, "nothing is left: as configured"
+
+
+async def test_base_and_reserve_outlive_the_adapter(tmp_path: Path) -> None:
+    """The next process begins beside the models that Triton has: what it sees before it knows them is no base."""
+    rig = Rig(tmp_path, CAPACITY_SOURCE="measured")
+    async with running(rig):
+        await rig.tells(100, limit=str(2 << 30))
+        rig.watch.moved("a", "loading", 1)
+        rig.watch.moved("a", "loaded", 1)
+        rig.booked = 300 * MIB
+        await rig.tells(400, limit=str(2 << 30))
+        await rig.tells(450, limit=str(2 << 30))
+        assert rig.watch.in_force(rig.capacity).capacity_bytes == (2 << 30) - 150 * MIB
+    rig.booked = None
+    rig.begin()
+    async with running(rig):
+        await rig.tells(450, limit=str(2 << 30))
+        rig.watch.moved("a", "loaded", 1)
+        rig.booked = 300 * MIB
+        await rig.tells(460, limit=str(2 << 30))
+        assert rig.watch.in_force(rig.capacity).capacity_bytes == (2 << 30) - 160 * MIB
 
 
 async def test_a_buffer_that_is_too_small_is_told_and_changes_nothing(tmp_path: Path) -> None:
