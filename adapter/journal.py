@@ -32,7 +32,7 @@ import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import id_problem
-from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Label, Record, Sized
+from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Label, Needed, Record, Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.trees import opened, read_whole
@@ -63,10 +63,10 @@ END_SECONDS = 1.0
 
 log = structlog.stdlib.get_logger(__name__)
 
-Entry = Record | Crashes | Sized
+Entry = Record | Crashes | Sized | Needed
 Key = tuple[str, str]
 """Of a line: the name of its first field, and its value; of a content, the digest of the spec."""
-KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized}
+KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized, "needed": Needed}
 """By the name of the first field."""
 
 
@@ -97,11 +97,13 @@ class Found:
     """By digest."""
     sizes: dict[str, Sized] = field(default_factory=dict)
     """By `Content.spec`, those noted longest ago first."""
+    needed: dict[str, Needed] = field(default_factory=dict)
+    """One, or none."""
 
     @property
     def tables(self) -> dict[str, dict[str, Any]]:
         """By the name of a line's first field."""
-        return {"id": self.records, "crash": self.crashes, "sized": self.sizes}
+        return {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
 
     def put(self, entry: Entry) -> bool:
         """Keep it in place of an earlier one. False: there are too many."""
@@ -166,6 +168,8 @@ def key_of(entry: Entry) -> Key:
     """Of all lines on one model id, or on one content."""
     if isinstance(entry, Sized):
         return "sized", entry.content.spec
+    if isinstance(entry, Needed):
+        return "needed", entry.needed
     return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
 
 
@@ -218,6 +222,7 @@ class Journal:
                 log.warning("journal.ignored", path=str(path), cause=str(problem))
                 discard(path)
         self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
+        self.needed = self._known.needed
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
@@ -321,7 +326,7 @@ class Journal:
     def _begin(self, new_path: Path) -> None:
         """Another file, with all that is known; more may be noted meanwhile."""
         # each table as it is at one moment: nothing of Python runs in between
-        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
+        known: list[Entry] = [entry for table in self._known.tables.values() for entry in list(table.values())]
         content = self._head + b"".join(map(line_of, known))
         self._discard(new_path)
         self._close_file()

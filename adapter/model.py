@@ -240,6 +240,10 @@ class Layout:
     """Of a bundle: Triton's name → layout of each inner model, which have none of their own."""
     loaded_first: tuple[str, ...] = ()
     """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
+    copies: int = 1
+    """How often one device holds the files, those of inner models not counted."""
+    gpus: int = 0
+    """How many GPUs certainly hold it, of those that Triton has; 0 where none may."""
     concurrency: int = 0
     """Parallel requests that it can use, as its config says; 0: unknown."""
     hint: str = ""
@@ -257,8 +261,9 @@ class Layout:
 
     @cached_property
     def size_bytes(self) -> int:
-        """Bytes of the files that Triton will see."""
-        return sum(file.size_bytes for file in self.files)
+        """Bytes of the files that Triton will see, each as often as a device holds it."""
+        parts = (self, *self.inner.values())
+        return sum(part.copies * sum({file.path: file.size_bytes for file in part.links.values()}.values()) for part in parts)
 
 
 class ServerModel(NamedTuple):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, SourceFile, Survey
-from adapter.records import Crashes, Digests, Measure, Record, Sized
+from adapter.records import Crashes, Digests, Measure, Needed, Record, Sized
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
@@ -240,8 +240,13 @@ class ModelServer(Protocol):
 class Memory(Protocol):
     """What models take of memory in truth. Nothing here waits, but `settled`."""
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
-        """Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes, and whom to call at each look."""
+    def follow(
+        self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int | None], on_look: Callable[[], None]
+    ) -> None:
+        """
+        Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes (None: Triton may have models that are
+        not known), and whom to call at each look.
+        """
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:
         """A model has come into this state; `size_bytes`: what is believed of it."""
@@ -252,8 +257,8 @@ class Memory(Protocol):
     async def settled(self, model_id: str | None = None) -> None:
         """Return when that was told, or after some seconds; without an id, when it was seen what Triton takes with no model."""
 
-    def check(self) -> None:
-        """Raises NoCapacity: memory is so short in truth that nothing more is loaded."""
+    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
+        """Raises NoCapacity: memory is so short in truth that a model of this size is not loaded; this number of GPUs would have it."""
 
     def in_force(self, configured: CapacitySettings) -> CapacitySettings:
         """What is announced now: as configured, or of what is measured (CAPACITY_SOURCE)."""
@@ -288,13 +293,17 @@ class Journal(Protocol):
     def sizes(self) -> Mapping[str, Sized]:
         """By `Content.spec`, likewise: what was loaded last of a request. Those noted longest ago come first, and go first."""
 
+    @property
+    def needed(self) -> Mapping[str, Needed]:
+        """One, or none: what Triton needs beside the sizes that were told."""
+
     def now(self) -> float:
         """Seconds since the boot of the kernel, sleep included: the clock of all records."""
 
-    def note(self, entry: Record | Crashes | Sized) -> None:
+    def note(self, entry: Record | Crashes | Sized | Needed) -> None:
         """Keep it, in place of an earlier one of this id or digest."""
 
-    def forget(self, entry: Record | Crashes | Sized) -> None:
+    def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
         """Keep nothing of its id or digest."""
 
     async def written(self) -> None:

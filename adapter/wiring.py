@@ -120,7 +120,7 @@ async def build(
         limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
         server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
         stack.push_async_callback(_close, server)
-        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity)
+        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity, journal)
         lifecycle = RuntimeLifecycle(
             ports=Ports(store, repository, server, journal, memory),
             capacity=settings.capacity,

@@ -71,14 +71,13 @@ class Facts:
 
     # ---- of a load
 
-    def admit(self, model: Model, spec: ModelSpec, file_bytes: int, content: Content) -> None:
+    def admit(self, model: Model, spec: ModelSpec, file_bytes: int, content: Content, gpus: int = 0) -> None:
         """
-        Enter a load that knows its files, before anything is pulled.
+        Enter a load that knows its files, before anything is pulled. `gpus`: how many of them will hold it.
 
         Raises:
             NoCapacity: it does not fit, with the arithmetic; nothing is entered.
         """
-        self._memory.check()
         known: list[tuple[int, str]] = []
         if (last := self._same(content)) is not None:
             known.append((last.size_bytes, f"it took {show_bytes(last.size_bytes)} when it was loaded last"))
@@ -94,6 +93,7 @@ class Facts:
         for size, how in known:
             self._check(model, size, f"model does not fit: {how}", is_booked=is_booked)
         size, _ = max(known) if last is not None and last.is_seen else known[-1]
+        self._memory.check(size, gpus)
         model.size_bytes = max(size, MIN_SIZE_BYTES)
 
     def measured(self, model: Model, reported_bytes: int) -> None:

@@ -116,7 +116,7 @@ class Fetching:
             layout = await self.planned(spec, stored)
             content = await self._content(spec, stored.listing)
             self.facts.check_deaths(content)
-            self.facts.admit(model, spec, layout.size_bytes, content)
+            self.facts.admit(model, spec, layout.size_bytes, content, layout.gpus)
             model.asked, model.content, model.concurrency = spec, content, layout.concurrency
             operation.enter("pull")
             model.artifact = await stored.fetch(layout.files)

@@ -49,7 +49,7 @@ class RuntimeLifecycle:
         self._capacity = capacity
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
-        ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
+        ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
         self.predict = self._fetching.predict

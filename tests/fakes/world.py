@@ -22,7 +22,7 @@ from typing import Any
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
 from adapter.ports import Ports, Wanted, nothing
-from adapter.records import Crashes, Digests, Record, Sized
+from adapter.records import Crashes, Digests, Needed, Record, Sized
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 from tests.fakes.memory import UntoldMemory
@@ -58,6 +58,7 @@ class World:
     """What the journal's file holds."""
     crashes: dict[str, Crashes] = field(default_factory=dict)
     sizes: dict[str, Sized] = field(default_factory=dict)
+    needed: dict[str, Needed] = field(default_factory=dict)
     deadly: set[str] = field(default_factory=set)
     """ETags: Triton dies when it has loaded such a file."""
     identities: dict[str, str] = field(default_factory=dict)
@@ -524,27 +525,33 @@ class FakeJournal(_Port):
     def sizes(self) -> dict[str, Sized]:
         return self.world.sizes
 
+    @property
+    def needed(self) -> dict[str, Needed]:
+        return self.world.needed
+
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def note(self, entry: Record | Crashes | Sized) -> None:
+    def note(self, entry: Record | Crashes | Sized | Needed) -> None:
         if not self.process.is_alive:
             return
         if isinstance(entry, Record):
             self.world.records[entry.model_id] = entry
         elif isinstance(entry, Sized):
             self.world.sizes[entry.content.spec] = entry
+        elif isinstance(entry, Needed):
+            self.world.needed[entry.needed] = entry
         else:
             self.world.crashes[entry.digest] = entry
 
-    def forget(self, entry: Record | Crashes | Sized) -> None:
+    def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
         if not self.process.is_alive:
             return
         if isinstance(entry, Record):
             self.world.records.pop(entry.model_id, None)
         elif isinstance(entry, Sized):
             self.world.sizes.pop(entry.content.spec, None)
-        else:
+        elif isinstance(entry, Crashes):
             self.world.crashes.pop(entry.digest, None)
 
     async def written(self) -> None:

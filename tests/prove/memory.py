@@ -168,7 +168,7 @@ def pod(folder: Path, **env: str) -> Iterator[tuple[Pod, MemoryGroup]]:
             "LOADING_CONCURRENCY": "4",
             "PVC_MOUNTS_DIR": str(folder / "claims"),
         } | env
-        made = Pod(volume, folder / "secrets", settings, wrapper=group.wrapper)
+        made = Pod(volume, folder / "secrets", settings, wrapper=group.wrapper, completes=True)
         stack.enter_context(made)
         made.mesh.start()
         until(file.exists, "the reporter's first report")
