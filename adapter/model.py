@@ -291,8 +291,12 @@ it, or it lies in the folder, and no call has asked for it.
 """
 
 
+Rows = Mapping[str, Sequence[ServerModel]]
+"""The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+
+
 def by_owner(rows: Iterable[ServerModel]) -> dict[str, list[ServerModel]]:
-    """The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+    """The rows of a whole index as `Rows`."""
     found: dict[str, list[ServerModel]] = defaultdict(list)
     for row in rows:
         found[owner_of(row.name)].append(row)

@@ -217,7 +217,7 @@ async def _fronts(
         if settings.v2.endpoint is not None:
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
-        api = lifecycle.repository_calls(server) if settings.v2.has_repository else None
+        api = lifecycle.repository_calls if settings.v2.has_repository else None
         models = lifecycle if there is inference else None
         await listeners.open(v2.front(there, inference, models, api), settings.v2.port, "V2_REST_PORT")
     if settings.llm.port:

@@ -116,15 +116,8 @@ class Index:
         step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
         await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
-    async def listing(self, *, can_wait: bool = False) -> list[ServerModel]:
-        """
-        As `ask`; waits for a Triton that is away, or cannot list its folder.
-
-        Args:
-            can_wait: Triton has its whole rest before, however long the last answer took.
-        """
-        if can_wait:
-            await asyncio.sleep(self._owed_until - self._time())
+    async def listing(self) -> list[ServerModel]:
+        """As `ask`; waits for a Triton that is away, or cannot list its folder."""
         while (rows := await self.ask()) is None:
             await self._connection.wait()
             await asyncio.sleep(PAUSE_SECONDS)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.errors import ServerDied, SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Placed, ServerModel, SourceFile, Survey, owner_of
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
 from adapter.ports import Ports, Wanted, nothing
 from adapter.records import Crashes, Digests, Record, Sized
 from adapter.volume.trees import Ends
@@ -456,7 +456,10 @@ class FakeServer(_Port):
     def queue(self) -> str | None:
         return f"Triton is loading {', '.join(sorted(self._sent))}" if self._slots.locked() else None
 
-    async def unload(self, model_id: str) -> None:
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """There are none here."""
+
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
         await self._ask("unload", model_id)
@@ -469,10 +472,9 @@ class FakeServer(_Port):
         await self._ask("ready", model_id)
         return self.world.memory.get(model_id) == "READY"
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+    async def index(self) -> Rows:
         await self._ask("index")
-        rows = [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
-        return [row for row in rows if model_ids is None or owner_of(row.name) in model_ids]
+        return by_owner(ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed)
 
     async def reported_bytes(self, model_id: str) -> int | None:
         await self._ask("measure", model_id)

@@ -18,7 +18,7 @@ from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
 from tests.simulation.world import Call, World
 
-BACKGROUND = (RECONCILER, Step.COMPARE.name, *ROOT_TASKS)
+BACKGROUND = (RECONCILER, Step.LOOK.name, *ROOT_TASKS)
 
 
 class Ending:

@@ -13,14 +13,16 @@ from msgspec import structs
 
 from adapter.journal import Journal
 from adapter.lifecycle import fetching
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec, ServerModel
+from adapter.ports import Ports
 from adapter.records import Crashes, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
@@ -153,12 +155,12 @@ def _restore_asks_the_store() -> Any:
 
 def _too_many_restores() -> Any:
     """All lost models are restored at once."""
-    begin = Background.__init__
+    begin = Reconciler.__init__
 
-    def made(self: Background, registry: Registry, worker: Worker, _at_once: int) -> None:
-        begin(self, registry, worker, 100)
+    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int, version: str) -> None:
+        begin(self, registry, ports, worker, looks, 100, version)
 
-    return mock.patch.object(Background, "__init__", made)
+    return mock.patch.object(Reconciler, "__init__", made)
 
 
 def _other_spec_joined() -> Any:
@@ -221,7 +223,10 @@ def _versions_not_compared() -> Any:
 
 def _unload_without_bound() -> Any:
     """An unload waits for as long as it takes."""
-    return mock.patch.object(Worker, "unload_deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
+    begin = RuntimeLifecycle.__init__
+    return mock.patch.object(
+        RuntimeLifecycle, "__init__", lambda self, **given: begin(self, **{**given, "unload_timeout_seconds": 100_000})
+    )
 
 
 def _too_many_loads() -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 from tests.simulation.fibers import Fiber, used_hub
 from tests.simulation.loop import LIFE
 
-INLINE = ("volume", "secret", "planning", "predicting", "look", "repository")
+INLINE = ("volume", "secret", "planning", "look", "repository")
 """Pools whose work never blocks on anything but the folder."""
 
 
@@ -109,6 +109,9 @@ class _Event:
         self._is_set = True
         for fiber in self._waiting:
             fiber.wake()
+
+    def is_set(self) -> bool:
+        return self._is_set
 
     def wait(self, timeout: float) -> bool:
         fiber, end = used_hub().current, used_hub().loop.time() + timeout
