@@ -102,9 +102,6 @@ class _Event:
         self._is_set = False
         self._waiting: list[Fiber] = []
 
-    def is_set(self) -> bool:
-        return self._is_set
-
     def set(self) -> None:
         self._is_set = True
         for fiber in self._waiting:
