@@ -17,7 +17,9 @@ from adapter.records import Measure
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, Endpoint
-from tests.unit.memory.test_devices import exporting, sends
+from tests.fakes.hell import answering
+from tests.fakes.raw_server import Peer
+from tests.unit.memory.test_devices import exporting
 
 
 class Rig:
@@ -153,9 +155,9 @@ async def test_a_kill_of_the_kernel_is_told_with_the_model_that_was_loading(tmp_
 async def test_a_model_on_a_gpu_has_the_size_that_it_takes_there(tmp_path: Path) -> None:
     used = [100]
 
-    def answer(request: object) -> None:
+    def answer(peer: Peer) -> None:
         text = "".join(f'nv_gpu_memory_{kind}_bytes{{gpu_uuid="g"}} {mib * MIB}\n' for kind, mib in (("used", used[0]), ("total", 1000)))
-        sends(text.encode())(request)  # type: ignore[arg-type] # what the server hands out
+        answering(200, body=text.encode())(peer)
 
     with exporting(answer) as endpoint:
         async with running(Rig(tmp_path, endpoint)) as rig:
