@@ -75,7 +75,6 @@ def test_an_exporter_is_asked() -> None:
 
 
 def test_an_exporter_that_misbehaves_tells_nothing() -> None:
-    told = answering(200, body=RECORDED)
     with exporting(answering(404, body=RECORDED)) as endpoint, pytest.raises(OSError, match="404"):
         asked(endpoint)
     with exporting(rubbish) as endpoint, pytest.raises(OSError, match="HTTP"):
