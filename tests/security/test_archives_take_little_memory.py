@@ -9,7 +9,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -70,11 +69,7 @@ print((kib("VmHWM") - before) // 1024, said, sep="\\n")
 def unpacked_apart(folder: Path, archive: Path) -> tuple[int, str]:
     """The peak above the start in MiB, and what was said: the number of files, or why it was refused."""
     with quick_folder(folder) as place:
-        return _unpacked_in(place, archive)
-
-
-def _unpacked_in(place: Path, archive: Path) -> tuple[int, str]:
-    done = unmeasured.run("-c", CHILD, str(place), str(archive))
+        done = unmeasured.run("-c", CHILD, str(place), str(archive))
     assert done.returncode == 0, done.stderr
     peak, said = done.stdout.splitlines()
     return int(peak), said
@@ -238,6 +233,7 @@ BOMBS |= {
         lambda: packed_tar(*(e for n in range(90) for e in (pax((b"comment", b"n" * 250_000)), Tarred(b"%d" % n)))),
         "more headers than content",
     ),
+    "66,000 entries, more than a zip without Zip64 can have": ("m.zip", lambda: zip_of_names(66_000, 9), "66000"),
     "130,000 entries": ("m.zip", lambda: zip_of_names(130_000, 9), "more than 100000 entries"),
     "names of a zip in another alphabet": ("m.zip", lambda: zip_of_letters(b""), "bytes of names"),
     "names of a zip that a NUL ends": ("m.zip", lambda: zip_of_letters(b"\0"), "NUL byte"),
@@ -264,17 +260,6 @@ def test_a_bomb_takes_little_memory(tmp_path: Path, what: str) -> None:
     assert any(said == word if word.isdigit() else word in said for word in words.split("|")), said
 
 
-@pytest.mark.long
-def test_an_honest_archive_of_many_files_is_served(tmp_path: Path) -> None:
-    """66,000 are more than a zip without Zip64 can have."""
-    count = 66_000
-    (tmp_path / "m.zip").write_bytes(zip_of_names(count, 9))
-    peak_mib, said = unpacked_apart(tmp_path, tmp_path / "m.zip")
-    print(f"peak: an honest zip of {count} files: {peak_mib} MiB")
-    assert said == str(count)
-    assert peak_mib <= MOST_MIB
-
-
 def test_the_measure_sees_what_is_held(tmp_path: Path) -> None:
     """Otherwise every bomb would seem small: a process that holds 100 MiB says so."""
     spoilt = CHILD.replace("try:\n", "held = bytes(range(256)) * (100 << 12)\ntry:\n")
@@ -282,12 +267,3 @@ def test_the_measure_sees_what_is_held(tmp_path: Path) -> None:
     done = unmeasured.run("-c", spoilt, str(tmp_path), str(tmp_path / "m.tar"))
     peak, said = done.stdout.splitlines()
     assert int(peak) > MOST_MIB and said == "1"
-
-
-@pytest.mark.long
-def test_a_directory_of_90_mib_is_not_held(tmp_path: Path) -> None:
-    """Extra fields of 60,000 bytes for each member, that nobody writes."""
-    (tmp_path / "m.zip").write_bytes(zip_of_names(1500, 9, extra=struct.pack("<2H", 9, 60_000) + os.urandom(60_000)))
-    peak_mib, said = unpacked_apart(tmp_path, tmp_path / "m.zip")
-    assert "more than 16777216 bytes" in said
-    assert peak_mib <= 16
