@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapter.volume.volume import Volume
+from tests.builders import load_request
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Hell
 from tests.fakes.http_proxy import VARIABLES
@@ -18,9 +21,10 @@ from tests.real.mesh import Mesh
 from tests.real.pod import Pod
 from tests.security.archive_rig import Ground, ground_in
 from tests.security.clouds import NO_IDENTITY
-from tests.security.stores import STORES, HonestStore
+from tests.security.stores import KEY, STORES, HonestStore
 
 BUDGET_SECONDS = 4
+STOP_SECONDS = 3
 MIB = 1 << 20
 
 
@@ -39,6 +43,17 @@ class Sidecar:
         name = f"key-{self._numbers}"
         (self.secret / name).write_text(json.dumps(config))
         return name
+
+    def begin(self, key: str, model_id: str = "m") -> Any:
+        """A load that goes on."""
+        return self.mesh.runtime.loadModel.future(load_request(model_id, "python", KEY, storage_key=key), timeout=60)
+
+    def stop(self, load: Any, model_id: str = "m") -> None:
+        """The caller goes: the undo is over in time."""
+        load.cancel()
+        begun = time.monotonic()
+        self.mesh.unload(model_id)
+        assert time.monotonic() - begun < STOP_SECONDS
 
     @contextmanager
     def growth(self) -> Iterator[list[float]]:
