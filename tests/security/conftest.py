@@ -19,6 +19,7 @@ from tests.fakes.http_proxy import VARIABLES
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.pod import Pod
+from tests.security import unmeasured
 from tests.security.archive_rig import Ground, ground_in
 from tests.security.clouds import NO_IDENTITY
 from tests.security.stores import KEY, STORES, HonestStore
@@ -59,14 +60,9 @@ class Sidecar:
     def growth(self) -> Iterator[list[float]]:
         """MiB by which the most memory that was resident inside exceeds the memory before. Source: proc(5), clear_refs."""
         grown: list[float] = []
-        Path(f"/proc/{self.adapter.pid}/clear_refs").write_text("5")
-        before = self._mib("VmRSS")
+        before = unmeasured.forget_peak(self.adapter.pid)
         yield grown
-        grown.append(self._mib("VmHWM") - before)
-
-    def _mib(self, row: str) -> float:
-        status = Path(f"/proc/{self.adapter.pid}/status").read_text()
-        return int(status.partition(f"{row}:")[2].split()[0]) / 1024
+        grown.append(unmeasured.mib("VmHWM", self.adapter.pid) - before)
 
 
 @pytest.fixture(scope="session")
