@@ -66,20 +66,15 @@ def _parser() -> argparse.ArgumentParser:
     layout.set_defaults(run=_layout)
     models = verbs.add_parser(
         "models",
-        help="show what the adapter believes of each model, and what Triton and the volume have; exit code 0 when all agree, else 1",
-        description="Shows for each model id what the adapter believes, what Triton's index shows and what lies on the volume, and marks "
-        "what disagrees. Changes nothing. Works without a running adapter. Reads the same environment variables as serve.",
+        help="show what the adapter believes of each model, and what Triton and the volume have; exit code 0 when all agree, else 1; "
+        "changes nothing, and works without a running adapter",
     )
     models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
     models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
     models.set_defaults(run=_models)
-    load = verbs.add_parser(
-        "load",
-        help="let the running adapter load a model, as ModelMesh would, and ask it",
-        description="Reads the same environment variables as serve, for the adapter's and Triton's addresses.",
-    )
+    load = verbs.add_parser("load", help="let the running adapter load a model, as ModelMesh would, and ask it")
     load.add_argument("path", metavar="PATH", help="the model's path in the storage")
     load.add_argument("--type", default="", help="onnx, pytorch, python, …; default: what the model's config.pbtxt says")
     load.add_argument("--storage-key", metavar="KEY", help="entry of the storage config")

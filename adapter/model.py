@@ -31,12 +31,12 @@ PROBE = "adapter-probe-"
 """So begin the names of directories that are made for a moment, to see whether Triton lists them. They are no models."""
 
 OPTIONS_FILE = "serving.properties"
+"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 CHAT_TEMPLATE_FILE, TOKENIZER_FILE = "chat_template.jinja", "tokenizer_config.json"
 CHAT_PATHS = {name: (name, f"1/{name}") for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE)}
 """File → where it may lie in a model's directory, the first place first."""
 FRONT_FILES = (OPTIONS_FILE, *(path for paths in CHAT_PATHS.values() for path in paths))
 """Paths in a model's directory that an HTTP front may read."""
-"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 INNER = "~inner~"
 """
 Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor
@@ -240,6 +240,10 @@ class Layout:
     """Of a bundle: Triton's name → layout of each inner model, which have none of their own."""
     loaded_first: tuple[str, ...] = ()
     """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
+    copies: int = 1
+    """How often one device holds the files, those of inner models not counted."""
+    gpus: int = 0
+    """How many GPUs certainly hold it, of those that Triton has; 0 where none may."""
     concurrency: int = 0
     """Parallel requests that it can use, as its config says; 0: unknown."""
     hint: str = ""
@@ -257,8 +261,9 @@ class Layout:
 
     @cached_property
     def size_bytes(self) -> int:
-        """Bytes of the files that Triton will see."""
-        return sum(file.size_bytes for file in self.files)
+        """Bytes of the files that Triton will see, each as often as a device holds it."""
+        parts = (self, *self.inner.values())
+        return sum(part.copies * sum({file.path: file.size_bytes for file in part.links.values()}.values()) for part in parts)
 
 
 class ServerModel(NamedTuple):
@@ -291,8 +296,12 @@ it, or it lies in the folder, and no call has asked for it.
 """
 
 
+Rows = Mapping[str, Sequence[ServerModel]]
+"""The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+
+
 def by_owner(rows: Iterable[ServerModel]) -> dict[str, list[ServerModel]]:
-    """The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+    """The rows of a whole index as `Rows`."""
     found: dict[str, list[ServerModel]] = defaultdict(list)
     for row in rows:
         found[owner_of(row.name)].append(row)

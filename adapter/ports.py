@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, ServerModel, SourceFile, Survey
-from adapter.records import Crashes, Digests, Measure, Record, Sized
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, SourceFile, Survey
+from adapter.records import Crashes, Digests, Measure, Needed, Record, Sized
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
@@ -154,7 +154,7 @@ class ModelServer(Protocol):
         """
         Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
 
-        Each such return is told once, to the one caller of this; returns while it does not wait are told as one.
+        Each such return is told once, to the one caller of this.
 
         Returns:
             Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.
@@ -173,7 +173,7 @@ class ModelServer(Protocol):
         Args:
             model_id: a placed model.
             on_sent: awaited once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: other loads that wait for a slot get it first, and the load has a limit of its own: the announced timeout.
+            yields: it gives its slot up when Triton has had it for the announced timeout.
 
         Raises:
             BudgetExceeded: it yields, and Triton has had it for longer than that.
@@ -182,12 +182,18 @@ class ModelServer(Protocol):
             WrongServer: Triton is not in explicit mode.
         """
 
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """As `load`, of a model that the adapter has not placed; with `overrides` Triton loads what they say."""
+
     def queue(self) -> str | None:
         """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
 
-    async def unload(self, model_id: str) -> None:
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         """
         Returns when no version of the model, or of its bundle's inner models, holds memory. Unknown models are fine.
+
+        With `has_dependents` what Triton unloads with an ensemble goes, too; None: unless it is a bundle. The files of models that the
+        adapter has not placed are never touched.
 
         Has no bound of its own: the caller has one. Waits for a load of the same model that was cancelled here but still runs
         in Triton.
@@ -203,15 +209,11 @@ class ModelServer(Protocol):
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+    async def index(self) -> Rows:
         """
-        Rows of the repository index, inner models under their own names, waiting for a Triton that is away.
+        All rows of the repository index, waiting for a Triton that is away.
 
         One question is shared by all callers at a time. A caller never gets the answer to an earlier question.
-
-        Args:
-            model_ids: only theirs, and those of their inner models; None for all rows.
-            can_wait: for one who needs no answer soon: a slow index is asked no more often than is good for inference.
 
         Raises:
             WrongServer: Triton restricts the index.
@@ -235,21 +237,16 @@ class ModelServer(Protocol):
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
 
 
-class OtherModels(ModelServer, Protocol):
-    """Triton with models that the adapter has not placed. Their files are never touched."""
-
-    async def load_other(self, name: str, overrides: Overrides) -> None:
-        """As `ModelServer.load`; with `overrides` Triton loads what they say."""
-
-    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
-        """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
-
-
 class Memory(Protocol):
     """What models take of memory in truth. Nothing here waits, but `settled`."""
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
-        """Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes, and whom to call at each look."""
+    def follow(
+        self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int | None], on_look: Callable[[], None]
+    ) -> None:
+        """
+        Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes (None: Triton may have models that are
+        not known), and whom to call at each look.
+        """
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:
         """A model has come into this state; `size_bytes`: what is believed of it."""
@@ -260,8 +257,8 @@ class Memory(Protocol):
     async def settled(self, model_id: str | None = None) -> None:
         """Return when that was told, or after some seconds; without an id, when it was seen what Triton takes with no model."""
 
-    def check(self) -> None:
-        """Raises NoCapacity: memory is so short in truth that nothing more is loaded."""
+    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
+        """Raises NoCapacity: memory is so short in truth that a model of this size is not loaded; this number of GPUs would have it."""
 
     def in_force(self, configured: CapacitySettings) -> CapacitySettings:
         """What is announced now: as configured, or of what is measured (CAPACITY_SOURCE)."""
@@ -296,13 +293,17 @@ class Journal(Protocol):
     def sizes(self) -> Mapping[str, Sized]:
         """By `Content.spec`, likewise: what was loaded last of a request. Those noted longest ago come first, and go first."""
 
+    @property
+    def needed(self) -> Mapping[str, Needed]:
+        """One, or none: what Triton needs beside the sizes that were told."""
+
     def now(self) -> float:
         """Seconds since the boot of the kernel, sleep included: the clock of all records."""
 
-    def note(self, entry: Record | Crashes | Sized) -> None:
+    def note(self, entry: Record | Crashes | Sized | Needed) -> None:
         """Keep it, in place of an earlier one of this id or digest."""
 
-    def forget(self, entry: Record | Crashes | Sized) -> None:
+    def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
         """Keep nothing of its id or digest."""
 
     async def written(self) -> None:

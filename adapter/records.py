@@ -109,6 +109,16 @@ class Sized(
         return self.source in SEEN
 
 
+class Needed(msgspec.Struct, frozen=True, kw_only=True, rename={"base_bytes": "base", "reserve_bytes": "reserve"}):
+    """What Triton needs beside the sizes that were told; there is one."""
+
+    needed: Literal["memory"] = "memory"
+    base_bytes: SizeBytes
+    """With no model."""
+    reserve_bytes: SizeBytes
+    """The most by which truth was above the base and the sizes that ModelMesh was told."""
+
+
 class Measure(NamedTuple):
     """What one model takes of memory, as far as it was seen."""
 

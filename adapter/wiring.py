@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from adapter.companion import Companion
-from adapter.journal.file import NAME as JOURNAL
-from adapter.journal.journal import Journal
+from adapter.journal import NAME as JOURNAL
+from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.memory.report import beside
 from adapter.memory.watch import Watch
@@ -120,7 +120,7 @@ async def build(
         limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
         server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
         stack.push_async_callback(_close, server)
-        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity)
+        memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity, journal)
         lifecycle = RuntimeLifecycle(
             ports=Ports(store, repository, server, journal, memory),
             capacity=settings.capacity,
@@ -217,7 +217,7 @@ async def _fronts(
         if settings.v2.endpoint is not None:
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
-        api = lifecycle.repository_calls(server) if settings.v2.has_repository else None
+        api = lifecycle.repository_calls if settings.v2.has_repository else None
         models = lifecycle if there is inference else None
         await listeners.open(v2.front(there, inference, models, api), settings.v2.port, "V2_REST_PORT")
     if settings.llm.port:
@@ -251,6 +251,4 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
 
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:
-    done, _ = await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
-    for closed in done:
-        closed.result()
+    await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)

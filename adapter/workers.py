@@ -51,25 +51,23 @@ class Stop:
     """Tells a thread to end: a flag to look at, and actions that wake a blocked read."""
 
     def __init__(self) -> None:
-        self._is_set = False
+        self._flag = threading.Event()
         self._wakers: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
-        self._is_set = True
+        self._flag.set()
         for wake in tuple(self._wakers):
             wake()
 
     def check(self) -> None:
         """Raise Stopped when the work is no longer wanted."""
-        if self._is_set:
+        if self._flag.is_set():
             raise Stopped
 
     def pause(self, seconds: float) -> None:
         """Sleep, unless the work is no longer wanted."""
-        woken = threading.Event()
-        with self.waking(woken.set):
-            woken.wait(seconds)
+        self._flag.wait(seconds)
         self.check()
 
     @contextmanager
@@ -121,15 +119,12 @@ class Workers(Executor):
         stop = Stop()
         future = self.submit(work, stop)
 
-        def end(future: Future[T] = future) -> None:
+        def end() -> None:
             if is_stopped:
                 future.cancel()
                 stop.set()
 
-        try:
-            return await to_its_end(asyncio.wrap_future(future), end)
-        finally:
-            del future, end  # the traceback of a failure holds this frame
+        return await to_its_end(asyncio.wrap_future(future), end)
 
     async def run_large(self, work: Callable[[], T], items: int) -> T:
         """
@@ -180,8 +175,6 @@ async def to_its_end(told: asyncio.Future[T], stop: Callable[[], object]) -> T:
                 await asyncio.wait({told})
         retrieve(told)
         raise
-    finally:
-        del told  # the traceback of a failure holds this frame
 
 
 def retrieve(future: asyncio.Future[T]) -> None:

@@ -209,6 +209,8 @@ def native(
         links=dict(rest.files),
         written={FILE_NAME: written} if has_config else {},
         directories=() if served else (_empty_version(config),),
+        copies=config.copies(kind.backend),
+        gpus=config.gpus(kind.backend),
         hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
         warnings=(_DECOUPLED,) if config.is_decoupled else (),
         questions=backends.forest_questions(final, rest, served),

@@ -25,6 +25,7 @@ Source: triton-inference-server/common `model_config.proto`, as tritonclient bri
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,6 +46,12 @@ MAX_BYTES = 1024 * 1024
 BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
+_SHARING_BACKENDS = frozenset({"tensorrt", "tensorrt_plan"})
+_GPU_BACKENDS = _SHARING_BACKENDS | {"onnxruntime", "onnxruntime_onnx", "pytorch", "pytorch_libtorch"}
+ALL_GPUS = 1000
+"""More than a machine has."""
+_SHARING_PARAMETERS = ("ENABLE_WEIGHT_SHARING", "share_session_between_instances")
+"""Of PyTorch's backend and of ONNX Runtime's. Source: their READMEs."""
 _SYNONYMS = {
     "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16", "float64": "fp64", "double": "fp64", "bfloat16": "bf16",
     "int": "int32", "integer": "int32", "long": "int64", "boolean": "bool", "str": "string", "bytes": "string", "cuda": "gpu",
@@ -101,6 +108,44 @@ class ModelConfig:
             return int(instances)
         queue = said.dynamic_batching.default_queue_policy.max_queue_size
         return int(2 * instances * max(1, said.max_batch_size) + queue)
+
+    def copies(self, backend: str) -> int:
+        """
+        How often one device, or the host, holds the model's files: once for each instance there.
+
+        Measured with onnxruntime 1.31.1 on a CPU: one to four sessions of a model with 100 MiB of weights take 101, 205, 309 and
+        409 MiB, so nothing is shared, and Triton's backend makes a session for each instance. Instances of a python model are
+        processes. Rules of thumb, not measured: TensorRT's instances on one GPU share an engine, those of other backends share
+        nothing that no parameter says. Without an instance group it is once, though Triton makes two instances of an ONNX model on a
+        CPU (core's `SetDefaultInstanceCount`): the adapter does not know on what Triton runs.
+
+        Args:
+            backend: of the model's type, where the config has none.
+        """
+        said = self.said
+        if (said.backend or said.platform or backend) in _SHARING_BACKENDS:
+            return 1
+        if any(said.parameters[name].string_value.lower() == "true" for name in _SHARING_PARAMETERS if name in said.parameters):
+            return 1
+        held: Counter[object] = Counter()
+        for group in said.instance_group:
+            held.update(dict.fromkeys([("gpu", gpu) for gpu in group.gpus] or [group.kind], max(1, group.count)))
+        return max(held.values(), default=1)
+
+    def gpus(self, backend: str) -> int:
+        """
+        How many GPUs certainly hold the model, of those that Triton has: all where no instance group names one. `backend` as in `copies`.
+
+        Without an instance group, or of KIND_AUTO, Triton takes all GPUs; but models of other backends may have nothing there.
+        """
+        said = self.said
+        if named := {gpu for group in said.instance_group for gpu in group.gpus}:
+            return len(named)
+        kinds = {group.kind for group in said.instance_group} or {model_config_pb2.ModelInstanceGroup.KIND_AUTO}
+        if (said.backend or said.platform or backend) in _GPU_BACKENDS:
+            kinds.discard(model_config_pb2.ModelInstanceGroup.KIND_CPU)
+            return ALL_GPUS if kinds else 0
+        return ALL_GPUS if model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds else 0
 
     @property
     def policy(self) -> str:

@@ -71,6 +71,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
         layout = replace(
             _with_options(layout, listing),
+            gpus=max(part.gpus for part in (layout, *layout.inner.values())),
             concurrency=min((config.concurrency for config in configs.values() if not config.is_ensemble), default=0),
         )
         for part in (layout, *layout.inner.values()):

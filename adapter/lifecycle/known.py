@@ -10,30 +10,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, UnloadUnfinished
+from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import PROBE, Named, Overrides, ServerModel, id_problem
-from adapter.ports import OtherModels, Ports
+from adapter.lifecycle.worker import Worker
+from adapter.model import PROBE, Overrides, ServerModel, id_problem
+from adapter.ports import ModelServer, Ports
 from adapter.serving import KnownModel, Models
 
 INDEX_SECONDS = 30.0
 """Longest wait for a list."""
 
 
+@dataclass(eq=False)
 class Known:
     """Looks into the registry alone."""
 
-    def __init__(self, registry: Registry, ports: Ports, obstacle: Callable[[], str | None]) -> None:
-        """`obstacle`: why no model can be loaded or asked now."""
-        self._registry = registry
-        self._ports = ports
-        self._obstacle = obstacle
-        self._by_name: dict[str, Model] = {}
-        """As of `_changes`."""
-        self._changes = -1
+    registry: Registry
+    ports: Ports
+    obstacle: Callable[[], str | None]
+    """Why no model can be loaded or asked now."""
+    _by_name: dict[str, Model] = field(default_factory=dict)
+    """As of `_changes`."""
+    _changes: int = -1
 
     def known(self) -> list[KnownModel]:
         """As `Models.known`. Raises ServerUnavailable."""
@@ -46,7 +47,7 @@ class Known:
 
     def find_id(self, model_id: str) -> KnownModel | None:
         """As `find`, by Triton's name. Raises ServerUnavailable."""
-        return self._found(self._registry.find(model_id))
+        return self._found(self.registry.find(model_id))
 
     def _found(self, model: Model | None) -> KnownModel | None:
         if model is not None and _is_anything(model):
@@ -56,24 +57,25 @@ class Known:
 
     def _check_complete(self) -> None:
         """Of an earlier process's models it is known only that there were some."""
-        if not self._registry.is_complete and any(self._registry.find(model_id) is None for model_id in self._ports.journal.records):
-            raise ServerUnavailable(str(self._obstacle()))
+        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self.ports.journal.records):
+            raise ServerUnavailable(str(self.obstacle()))
 
     def _names(self) -> dict[str, Model]:
         """A name can only come or go with a change in the registry."""
-        if self._changes != self._registry.changes:
-            self._by_name = {_name(model): model for model in self._registry if _is_anything(model)}
-            self._changes = self._registry.changes
+        if self._changes != self.registry.changes:
+            there = [model for model in self.registry if _is_anything(model)]
+            self._by_name = {model.named.name if model.named else model.model_id: model for model in there}
+            self._changes = self.registry.changes
         return self._by_name
 
     def _seen(self, model: Model) -> KnownModel:
-        named, is_going = _named(model), model.is_going
+        named, is_going = model.named, model.is_going
         return KnownModel(
             model_id=model.model_id,
-            name=_name(model),
-            url=named.url if named else str(self._ports.repository.folder / model.model_id),
+            name=named.name if named else model.model_id,
+            url=named.url if named else str(self.ports.repository.folder / model.model_id),
             is_serving=not is_going and model.state is State.LOADED,
-            is_coming_back=not is_going and model.model_id in self._registry.lost,
+            is_coming_back=not is_going and model.model_id in self.registry.lost,
             is_going=is_going,
             placed=model.placed,
         )
@@ -84,27 +86,16 @@ def _is_anything(model: Model) -> bool:
     return model.state is not State.ABSENT or (model.operation is not None and model.operation.kind == "load")
 
 
-def _name(model: Model) -> str:
-    named = _named(model)
-    return named.name if named else model.model_id
-
-
-def _named(model: Model) -> Named | None:
-    """What a load is about to bring counts more than what it replaces."""
-    operation = model.operation
-    return operation.spec.named if operation is not None and operation.spec is not None else model.named
-
-
 @dataclass(eq=False)
 class RepositoryCalls:
     """Triton's model repository for callers who know Triton's names: the adapter's own models, and those of others."""
 
     models: Models
     """The adapter's own."""
-    server: OtherModels
+    server: ModelServer
     load_seconds: float
     """Longest wait for a load of others' models."""
-    unload_seconds: float
+    worker: Worker
     reserved_ids: Collection[str]
     """Names of the adapter's folders."""
 
@@ -120,7 +111,7 @@ class RepositoryCalls:
                 rows = await self.server.index()
         except TimeoutError:
             raise ServerUnavailable(self.server.problem or f"Triton has not listed its models within {INDEX_SECONDS:g} s") from None
-        return [row for row in rows if not row.name.startswith(PROBE)]
+        return [row for owned in rows.values() for row in owned if not row.name.startswith(PROBE)]
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """
@@ -162,10 +153,10 @@ class RepositoryCalls:
             await self.models.unload(name)
             return
         try:
-            async with asyncio.timeout(self.unload_seconds):
-                await self.server.unload_other(name, has_dependents=has_dependents)
+            async with asyncio.timeout(self.worker.unload_seconds):
+                await self.server.unload(name, has_dependents=has_dependents)
         except TimeoutError:
-            raise UnloadUnfinished(f"{self.server.obstacle(name)}; the model was not freed within {self.unload_seconds:g} s") from None
+            raise self.worker.unfinished(self.server.obstacle(name)) from None
 
     def _of_ours(self, name: str) -> KnownModel | None:
         problem = id_problem(name, self.reserved_ids)

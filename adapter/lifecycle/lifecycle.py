@@ -10,23 +10,22 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
 from adapter import errors
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
-from adapter.lifecycle.fetching import Fetching, Predicting
+from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known, RepositoryCalls
 from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import RECONCILER, Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import TakeOver
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
-from adapter.ports import OtherModels, Ports
+from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
@@ -48,19 +47,16 @@ class RuntimeLifecycle:
         self._ports = ports
         self.registry = registry = Registry(ports.journal, ports.memory)
         self._capacity = capacity
-        self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
-        ports.memory.follow(facts.seen, registry.loaded_bytes, facts.show)
+        ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
-        self._predicting = Predicting(ports.store, facts, ports.journal.digests)
-        self.predict = self._predicting.predict
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
+        self.predict = self._fetching.predict
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
-        self._background = background = Background(registry, worker, capacity.max_loading)
-        looks, taking_over = Looks(registry, ports, background, reserved_ids), TakeOver(registry, ports, facts, reserved_ids)
-        self._reconciler = Reconciler(registry, ports, background, looks, taking_over, capacity.runtime_version)
-        self._reserved_ids = reserved_ids
+        looks = Looks(registry, ports, facts, worker, reserved_ids)
+        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
+        self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended = self._reconciler.ended
         known = Known(registry, ports, lambda: self.obstacle)
         self.known, self.find, self.find_id = known.known, known.find, known.find_id
@@ -74,10 +70,9 @@ class RuntimeLifecycle:
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._background.end(for_good=True)
+        self._reconciler.is_draining = True
         await end(*self._tasks)
         self._fetching.workers.close()
-        self._predicting.workers.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
@@ -91,15 +86,11 @@ class RuntimeLifecycle:
         return self._broken() or self._ports.server.problem or known
 
     def _broken(self) -> str | None:
-        return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
-
-    def repository_calls(self, server: OtherModels) -> RepositoryCalls:
-        """Triton's model repository, for callers who know Triton's names."""
-        return RepositoryCalls(self, server, self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds, self._reserved_ids)
+        return "the adapter is shutting down" if self._reconciler.is_draining else self._ports.repository.problem
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
-        return "; ".join(filter(None, (self._background.notice, self._ports.server.notice, self._ports.memory.notice))) or None
+        return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -119,7 +110,7 @@ class RuntimeLifecycle:
         operation, seconds = None, self._capacity.budget_seconds
         try:
             async with asyncio.timeout(seconds) as budget:
-                with self._background.hold_restores_of(spec.model_id):
+                with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await self._claimed(spec, is_new=is_new)
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
                     return cast("LoadedModel", await asyncio.shield(operation.result))
@@ -134,11 +125,10 @@ class RuntimeLifecycle:
 
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
-        deadline = self._worker.unload_deadline()
         try:
-            async with asyncio.timeout_at(deadline):
-                with self._background.hold_restores_of(model_id):
-                    await self._free(model_id, deadline)
+            async with asyncio.timeout(self._worker.unload_seconds):
+                with self._reconciler.hold_restores_of(model_id):
+                    await self._free(model_id)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
             raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
@@ -161,7 +151,7 @@ class RuntimeLifecycle:
         state = await self._reconciler.status()
         if state.is_ready and self._capacity.source == "measured":
             await self._ports.memory.settled()
-        return replace(state, is_ready=False, problem=self.readiness()) if self._is_draining else state
+        return replace(state, is_ready=False, problem=self.readiness()) if self._reconciler.is_draining else state
 
     async def drain(self, grace_seconds: float) -> bool:
         """
@@ -170,8 +160,9 @@ class RuntimeLifecycle:
         Returns:
             Whether everything had settled within the grace period.
         """
-        self._is_draining = True
-        self._background.end(for_good=True)
+        self._reconciler.is_draining = True
+        for model in self.registry.all_in(State.LOST):
+            self.registry.count_lost(model, "ended")
         for operation in self.registry.operations():
             if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
                 operation.stop(errors.Draining("the adapter is shutting down"))
@@ -192,7 +183,7 @@ class RuntimeLifecycle:
             await self._reconciler.passed()
             if is_new:
                 self._check_new(spec.model_id)
-            if self._is_draining:
+            if self._reconciler.is_draining:
                 raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
@@ -201,7 +192,7 @@ class RuntimeLifecycle:
                 return running
             if running.is_queued_restore:
                 running.stop(errors.Superseded("a load of the model takes the place of its restore"))
-            await running.ended.wait()
+            await running.wait()
             if running.kind == "restore" and isinstance(running.outcome, errors.ServerDied):  # not twice for one call
                 raise running.outcome
 
@@ -212,25 +203,21 @@ class RuntimeLifecycle:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
             raise AlreadyLoaded(f"the model {words}").located(model_id, None)
         is_gate_shut = self._reconciler.obstacle is not None
-        problem = self._ports.server.problem if is_gate_shut or self._is_draining else self.obstacle
+        problem = self._ports.server.problem if is_gate_shut or self._reconciler.is_draining else self.obstacle
         if problem is not None:
             raise errors.ServerUnavailable(problem).located(model_id, None)
 
-    async def _free(self, model_id: str, deadline: float) -> None:
+    async def _free(self, model_id: str) -> None:
         while True:
             await self._reconciler.passed()
-            running = self.registry.operation_on(model_id) or self._worker.unload(model_id, deadline)
-            if running.kind == "unload" and running.stopped_by is None:
+            running = self.registry.operation_on(model_id) or self._worker.unload(model_id)
+            if running.kind == "unload" and not running.is_ending:
                 running.is_background = False
-                try:
+                with suppress(errors.UnloadUnfinished):  # it has begun before this call, and ends before it
                     await asyncio.shield(running.result)
-                except errors.UnloadUnfinished:  # of a call that came earlier, and ends earlier
-                    if running.deadline >= deadline:
-                        raise
-                else:
                     return
             running.stop(errors.Superseded("an unload of the model overtook its load"))
-            await running.ended.wait()
+            await running.wait()
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> errors.AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long

@@ -7,7 +7,6 @@ are synchronous, so nothing can happen between a question and its answer. Nothin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
 
 
-@dataclass
+@dataclass(eq=False)
 class Model:
     """What is known of one model id."""
 
@@ -54,21 +53,27 @@ class Model:
 
     @property
     def named(self) -> Named | None:
-        """What a front's caller calls it; None: ModelMesh has loaded it."""
-        return self.asked.named if self.asked else None
+        """What a front's caller calls it; None: ModelMesh has loaded it. A load under way counts more than what it replaces."""
+        asked = self.asked if self.operation is None else self.operation.spec or self.asked
+        return asked.named if asked else None
+
+    @property
+    def given_bytes(self) -> int:
+        """The size that ModelMesh gave with it; 0: none, or another process or a front has loaded it."""
+        return (self.asked.size_hint_bytes or 0) if isinstance(self.asked, ModelSpec) and self.asked.named is None else 0
 
     @property
     def is_going(self) -> bool:
         """It is being unloaded or undone, or must be."""
         if self.operation is None:
             return self.state in (State.UNLOADING, State.FAILED)
-        return self.operation.kind == "unload" or self.operation.is_ending or self.operation.stopped_by is not None
+        return self.operation.kind == "unload" or self.operation.is_ending
 
     def record(self) -> Record:
         """For the journal: the model as it is now, without secrets."""
         asked, size_bytes = self.asked, self.size_bytes
         if isinstance(asked, ModelSpec) and asked.named is None and not self.confirmed:
-            size_bytes = asked.size_hint_bytes or 0  # others are estimates: the next process asks Triton
+            size_bytes = self.given_bytes  # others are estimates: the next process asks Triton
         return Record(
             model_id=self.model_id,
             state=self.state.value,
@@ -116,23 +121,22 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
+    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None) -> Operation:
         """Claim an id that has no operation. Raises IllegalMoveError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalMoveError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
+        model.operation = self._operations[model_id] = Operation(kind, model, spec)
         self.changes += 1
         return model.operation
 
     def end(self, operation: Operation) -> None:
-        """Give the id free and wake who waits for it."""
+        """Give the id free."""
         model = operation.model
         model.operation = None
         del self._operations[model.model_id]
         self.changes += 1
         self._drop_if_absent(model)
-        operation.ended.set()
 
     def move(self, model: Model, state: State) -> None:
         """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""

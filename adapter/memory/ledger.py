@@ -49,12 +49,22 @@ class Ledger:
         self._unsettled: dict[str, tuple[Change, int]] = {}
         """By model id: a load that has ended and is not measured, and its estimate."""
         self._stubs: dict[int, tuple[Stub, float]] = {}
-        """By process id: what it took, and when that was told."""
+        """Of those that are alive, by process id: what it took, and when that was told."""
+        self._stubs_at = -math.inf
+        """When each that was alive had been told once."""
         self._loaded: dict[str, float] = {}
         """By model id: since when it is loaded."""
         self._sizes: dict[str, int] = {}
         self._most: dict[str, float] = {}
         """By model id: the most of the host's memory that it may have taken, and so may give back."""
+        self._held: dict[str, Mapping[str, float]] = {}
+        """By model id: the GPUs that it was seen to take memory of, and how much."""
+        self._devices: Mapping[str, Device] = {}
+        """As they were told last, by UUID."""
+        self._device_base: dict[str, int] = {}
+        """What is used of them with no model."""
+        self._kept: dict[str, float] = {}
+        """What unloads may have left used of them, in a pool of a framework: the next model has it."""
         self._leaving: list[Change] = []
         """Unloads that have ended, and that no sample shows yet."""
         self._unreturned = 0.0
@@ -74,6 +84,10 @@ class Ledger:
         """Whether something runs, or waits to be measured."""
         return bool(self._coming or self._open or self._unsettled)
 
+    def has_young(self, at: float) -> bool:
+        """Whether the processes of a model may still grow."""
+        return any(at - since < YOUNG_SECONDS for since in self._loaded.values())
+
     def is_unsettled(self, model: str) -> bool:
         """Whether the size of a loaded model may be told soon."""
         return model in self._unsettled
@@ -90,8 +104,9 @@ class Ledger:
             self._unsettled.pop(model, None)
             self._loaded.pop(model, None)
             self._sizes.pop(model, None)
+            for uuid, held in self._held.pop(model, {}).items():
+                self._kept[uuid] = self._kept.get(uuid, 0.0) + held
             self._begin(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
-            self._stubs = {pid: known for pid, known in self._stubs.items() if owner_of(known[0].model) != model}
         else:
             change = self._end(model, at)
             if state == "loaded":
@@ -101,17 +116,22 @@ class Ledger:
 
     def forget(self) -> None:
         """Nothing that was seen holds any more: another Triton."""
-        for table in (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most):
+        tables = (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most)
+        for table in (*tables, self._held, self._device_base, self._kept):
             table.clear()
         self._leaving.clear()
         self.base_bytes, self._unreturned = None, 0.0
 
-    def seen(self, report: Report, booked_bytes: int) -> None:
-        """A report; `booked_bytes`: the sum of the sizes that were told."""
+    def seen(self, report: Report, booked_bytes: int | None) -> None:
+        """A report; `booked_bytes`: the sum of the sizes that were told; None while Triton may have models that are not known."""
         self._samples[HOST].append(Sample(report.at, report.used_bytes))
-        self._stubs.update((pid, (stub, report.at)) for pid, stub in report.stubs.items())
+        if report.later is not None:
+            self._stubs = {pid: known for pid, known in self._stubs.items() if pid in report.later}
+            self._stubs.update((pid, (stub, report.at)) for pid, stub in report.stubs.items())
+            if report.later <= self._stubs.keys():
+                self._stubs_at = report.at
         self._settle()
-        if not self.is_watching and all(change.end < report.at for change in self._changes):
+        if booked_bytes is not None and not self.is_watching and all(change.end < report.at for change in self._changes):
             if not self._loaded:
                 self.base_bytes, self._unreturned = report.used_bytes, 0.0
             elif self.base_bytes is not None:
@@ -125,9 +145,20 @@ class Ledger:
 
     def seen_devices(self, devices: Mapping[str, Device], at: float) -> None:
         """Triton's metrics, as they were asked for at this time."""
+        self._devices = devices
         for uuid, device in devices.items():
             self._samples[uuid].append(Sample(at, device.used_bytes))
+            if not self._loaded and not self.is_watching:
+                self._device_base[uuid] = device.used_bytes
+            held = self._device_base.get(uuid, 0) + sum(each.get(uuid, 0.0) for each in self._held.values())
+            self._kept[uuid] = min(self._kept.get(uuid, 0.0), max(0.0, device.used_bytes - held))
         self._settle()
+
+    def fullest(self, gpus: int) -> tuple[str, Device, int] | None:
+        """Of this number of GPUs that have most left, the one with least: its UUID, and the bytes that unloads have left used there."""
+        left = {uuid: device.total_bytes - device.used_bytes + self._kept[uuid] for uuid, device in self._devices.items()}
+        chosen = sorted(left, key=lambda uuid: -left[uuid])[:gpus]
+        return (chosen[-1], self._devices[chosen[-1]], int(self._kept[chosen[-1]])) if chosen else None
 
     # ---- private
 
@@ -156,14 +187,15 @@ class Ledger:
     def _measured(self, load: Change, estimate_bytes: int) -> Measure | None:
         """What a load that has ended took; None: it cannot be said yet."""
         found = {name: self._bounds(load, name) for name in self._samples}
-        pids = [pid for pid, (stub, _) in self._stubs.items() if owner_of(stub.model) == load.model]
-        if None in found.values() or any(self._stubs[pid][1] < load.end for pid in pids):
+        times = [at for stub, at in self._stubs.values() if owner_of(stub.model) == load.model]
+        if None in found.values() or min((self._stubs_at, *times)) < load.end:
             return None
         low, high = found.pop(HOST, None) or (0.0, 0.0)
         self._most[load.model] = high + self._unreturned
-        devices = [each for each in found.values() if each is not None and each[1] >= LEAST_GROWTH_BYTES]
+        devices = {name: each for name, each in found.items() if each is not None and each[1] >= LEAST_GROWTH_BYTES}
         if devices:
-            return measure(*max(devices, key=lambda each: each[1]), estimate_bytes)
+            self._held[load.model] = {name: high for name, (_, high) in devices.items()}
+            return measure(*max(devices.values(), key=lambda each: each[1]), estimate_bytes)
         if own := self._own(load.model, load.end):
             load.least = load.most = self._most[load.model] = own
             return Measure(own, "measured", 0)

@@ -27,6 +27,7 @@ NO_LIMIT_BYTES = 1 << 60
 """From here on version 1 of control groups means that there is no limit."""
 _MEMORY = re.compile(rb"memory (\d{1,12}(?:\.\d{1,9})?) (\d{1,19}) (\d{1,20}|max) (\d{1,19})")
 _STUB = re.compile(rb"stub (\d{1,10}) (\d{1,16}) ([^/]{1,255})")
+_LATER = re.compile(rb"/proc/(\d{1,10}) ")
 
 
 def beside(file: Path, models: Path) -> tuple[str, ...]:
@@ -60,6 +61,8 @@ class Report:
     oom_kills: int
     stubs: Mapping[int, Stub] = field(default_factory=dict)
     """By process id; not more than twenty at a time, in turn."""
+    later: frozenset[int] | None = None
+    """Process ids of others that are there: their turn comes. None: processes were not asked for."""
 
 
 def read(path: Path) -> Report | None:
@@ -83,7 +86,8 @@ def parsed(content: bytes) -> Report | None:
     if used > MAX_SIZE_BYTES:
         return None
     stubs = dict(filter(None, map(_stub, others)))
-    return Report(float(found[1]), used, limit if 0 < limit < NO_LIMIT_BYTES else None, kills, stubs)
+    later = frozenset(map(int, _LATER.findall(content))) if b"\nlater" in content else None
+    return Report(float(found[1]), used, limit if 0 < limit < NO_LIMIT_BYTES else None, kills, stubs, later)
 
 
 def _stub(line: bytes) -> tuple[int, Stub] | None:

@@ -2,8 +2,8 @@
 Asks the reporter and Triton's metrics, keeps the ledger, and tells what comes of it: sizes, metrics, notices, refusals.
 
 While something is loaded, unloaded or not measured yet, the reporter is asked twice a second, by the age of a file beside its own;
-else the task sleeps. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told last then grows
-old, and what is old counts as not told.
+while a model is young, every five seconds. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told
+last then grows old, and what is old counts as not told.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import structlog
 
 from adapter.errors import NoCapacity
 from adapter.memory import devices, report
-from adapter.memory.ledger import Ledger
+from adapter.memory.ledger import LEAST_GROWTH_BYTES, Ledger
 from adapter.memory.report import OLD_SECONDS, Report
-from adapter.records import Measure
+from adapter.ports import Journal
+from adapter.records import Measure, Needed
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry import metrics
 from adapter.units import Endpoint, show_bytes
@@ -46,22 +47,31 @@ class Watch:
     """As `ports.Memory`. `run` is to run for as long as the adapter does."""
 
     def __init__(
-        self, file: Path, endpoint: Endpoint | None, capacity: CapacitySettings, clock: Callable[[], float] = boot_seconds
+        self,
+        file: Path,
+        endpoint: Endpoint | None,
+        capacity: CapacitySettings,
+        journal: Journal,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         """
         Args:
             file: the reporter's.
             endpoint: of Triton's metrics; None: they are not asked for.
             capacity: what is configured.
+            journal: keeps base and reserve over a restart of the adapter.
             clock: seconds since the boot of the kernel.
         """
         self._file = file
         self._asked_file = file.with_name(f"{file.name}.asked")
         self._endpoint = endpoint
         self._configured = capacity
+        self._journal = journal
         self._clock = clock
         self.ledger = Ledger()
-        self._booked_bytes: Callable[[], int] = lambda: 0
+        for known in journal.needed.values():
+            self.ledger.base_bytes, self.ledger.reserve_bytes = known.base_bytes, known.reserve_bytes
+        self._booked_bytes: Callable[[], int | None] = lambda: 0
         self._on_look: Callable[[], None] = lambda: None
         self._report: Report | None = None
         self._kills = 0
@@ -74,7 +84,9 @@ class Watch:
         self._has_looked = asyncio.Event()
         """Set with each look, then replaced."""
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
+    def follow(
+        self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int | None], on_look: Callable[[], None]
+    ) -> None:
         """As `ports.Memory`."""
         self.ledger.on_measured, self._booked_bytes, self._on_look = on_measured, booked_bytes, on_look
 
@@ -96,12 +108,21 @@ class Watch:
                     self._is_stirred.set()
                     await self._has_looked.wait()
 
-    def check(self) -> None:
+    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
         """As `ports.Memory`."""
-        told = self.report
+        told, fullest = self.report, self.ledger.fullest(gpus)
+        if fullest is not None:
+            uuid, device, kept = fullest
+            if device.used_bytes - kept + size_bytes > device.total_bytes:
+                reused = f", of which {show_bytes(kept)} are used again" if kept else ""
+                raise NoCapacity(
+                    f"model does not fit: it takes {show_bytes(size_bytes)} of GPU {uuid}, where {show_bytes(device.used_bytes)} are used"
+                    f"{reused}, limit {show_bytes(device.total_bytes)}"
+                )
         if told is not None and told.limit_bytes and told.used_bytes > NEARLY_FULL * told.limit_bytes:
+            announced = show_bytes(self._booked_bytes() or 0)
             raise NoCapacity(
-                f"Triton's memory is nearly full: {show_bytes(told.used_bytes)} measured, {show_bytes(self._booked_bytes())} announced of "
+                f"Triton's memory is nearly full: {show_bytes(told.used_bytes)} measured, {announced} announced of "
                 f"loaded models, limit {show_bytes(told.limit_bytes)}; nothing is loaded above {NEARLY_FULL:.0%}"
             )
 
@@ -147,7 +168,7 @@ class Watch:
                 pause = DEVICES_SECONDS if is_watching else IDLE_SECONDS
                 is_due = at - self._devices_at >= (pause if self._has_devices else NO_DEVICES_SECONDS)
                 endpoint = self._endpoint if is_due else None
-                look = threads.submit(self._look, is_asking=is_watching, endpoint=endpoint)
+                look = threads.submit(self._look, is_asking=is_watching or self.ledger.has_young(at), endpoint=endpoint)
                 told, found = await asyncio.wrap_future(look)
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)
@@ -194,8 +215,12 @@ class Watch:
             metrics.OOM_KILLS.inc(told.oom_kills - before.oom_kills)
             log.error("triton.oom_killed", kills=self._kills, loading=models, used_bytes=told.used_bytes, limit_bytes=told.limit_bytes)
         self.ledger.seen(told, self._booked_bytes())
-        needed = {"base": self.ledger.base_bytes or 0, "reserve": self.ledger.reserve_bytes}
-        for kind, number in {"used": told.used_bytes, "limit": told.limit_bytes or 0, **needed}.items():
+        needed = Needed(base_bytes=self.ledger.base_bytes or 0, reserve_bytes=self.ledger.reserve_bytes)
+        known = self._journal.needed.get(needed.needed, Needed(base_bytes=0, reserve_bytes=0))
+        if max(needed.reserve_bytes - known.reserve_bytes, abs(needed.base_bytes - known.base_bytes)) > LEAST_GROWTH_BYTES:
+            self._journal.note(needed)
+        kinds = {"used": told.used_bytes, "limit": told.limit_bytes or 0, "base": needed.base_bytes, "reserve": needed.reserve_bytes}
+        for kind, number in kinds.items():
             metrics.MEMORY_BYTES.labels(kind).set(number)
 
 

@@ -39,7 +39,7 @@ class CapacitySettings(Group):
     default_model_bytes: int = setting("DEFAULT_MODELSIZE", size(MIN_SIZE_BYTES), "1000000")
     """Size of a model whose size cannot be learned; more than 8192."""
     multiplier: float = setting("MODELSIZE_MULTIPLIER", kinds.FACTOR, "1.25")
-    """Memory of a loaded model = bytes of its files × this."""
+    """Memory of a loaded model = bytes of its files × this; the files count once for each instance that holds them."""
     max_loading: int = setting("LOADING_CONCURRENCY", kinds.LOADS, "1")
     """Loads that ModelMesh, and the adapter towards Triton, run at once."""
     load_timeout_ms: int = setting("LOADTIME_TIMEOUT", kinds.MILLISECONDS, "30000")

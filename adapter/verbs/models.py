@@ -22,7 +22,7 @@ from pathlib import PurePath
 from typing import Any
 
 from adapter.errors import AdapterError, some
-from adapter.journal.file import NAME, Found, JournalProblem, read
+from adapter.journal import NAME, Found, JournalProblem, read
 from adapter.memory import report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.records import Record

@@ -13,7 +13,9 @@ class UntoldMemory:
 
     notice: str | None = None
 
-    def follow(self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int], on_look: Callable[[], None]) -> None:
+    def follow(
+        self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int | None], on_look: Callable[[], None]
+    ) -> None:
         """Nothing comes."""
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:
@@ -26,7 +28,7 @@ class UntoldMemory:
     async def settled(self, model_id: str | None = None) -> None:
         """At once."""
 
-    def check(self) -> None:
+    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
         """There is enough."""
 
     def in_force(self, configured: CapacitySettings) -> CapacitySettings:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from adapter.errors import ServerDied, SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Placed, ServerModel, SourceFile, Survey, owner_of
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
 from adapter.ports import Ports, Wanted, nothing
-from adapter.records import Crashes, Digests, Record, Sized
+from adapter.records import Crashes, Digests, Needed, Record, Sized
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 from tests.fakes.memory import UntoldMemory
@@ -58,12 +58,11 @@ class World:
     """What the journal's file holds."""
     crashes: dict[str, Crashes] = field(default_factory=dict)
     sizes: dict[str, Sized] = field(default_factory=dict)
+    needed: dict[str, Needed] = field(default_factory=dict)
     deadly: set[str] = field(default_factory=set)
     """ETags: Triton dies when it has loaded such a file."""
     identities: dict[str, str] = field(default_factory=dict)
     """Model id → identity of its placed directory."""
-    restarted_at: float = -1.0
-    """When Triton died last, by the clock of the loop."""
     _asked: set[str] = field(default_factory=set)
     """What this Triton was asked for since it started: the index shows it, with or without memory."""
     _answers: asyncio.Event = field(default_factory=asyncio.Event)
@@ -174,7 +173,6 @@ class World:
 
     def kill_triton(self) -> None:
         """Triton dies, with all that it had in memory, and stays away."""
-        self.restarted_at = asyncio.get_running_loop().time()
         self._answers.clear()
         for task in (*self.loading.values(), *self.freeing.values()):
             task.cancel()
@@ -459,7 +457,10 @@ class FakeServer(_Port):
     def queue(self) -> str | None:
         return f"Triton is loading {', '.join(sorted(self._sent))}" if self._slots.locked() else None
 
-    async def unload(self, model_id: str) -> None:
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """There are none here."""
+
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
         await self._ask("unload", model_id)
@@ -472,10 +473,9 @@ class FakeServer(_Port):
         await self._ask("ready", model_id)
         return self.world.memory.get(model_id) == "READY"
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+    async def index(self) -> Rows:
         await self._ask("index")
-        rows = [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
-        return [row for row in rows if model_ids is None or owner_of(row.name) in model_ids]
+        return by_owner(ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed)
 
     async def reported_bytes(self, model_id: str) -> int | None:
         await self._ask("measure", model_id)
@@ -525,27 +525,33 @@ class FakeJournal(_Port):
     def sizes(self) -> dict[str, Sized]:
         return self.world.sizes
 
+    @property
+    def needed(self) -> dict[str, Needed]:
+        return self.world.needed
+
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def note(self, entry: Record | Crashes | Sized) -> None:
+    def note(self, entry: Record | Crashes | Sized | Needed) -> None:
         if not self.process.is_alive:
             return
         if isinstance(entry, Record):
             self.world.records[entry.model_id] = entry
         elif isinstance(entry, Sized):
             self.world.sizes[entry.content.spec] = entry
+        elif isinstance(entry, Needed):
+            self.world.needed[entry.needed] = entry
         else:
             self.world.crashes[entry.digest] = entry
 
-    def forget(self, entry: Record | Crashes | Sized) -> None:
+    def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
         if not self.process.is_alive:
             return
         if isinstance(entry, Record):
             self.world.records.pop(entry.model_id, None)
         elif isinstance(entry, Sized):
             self.world.sizes.pop(entry.content.spec, None)
-        else:
+        elif isinstance(entry, Crashes):
             self.world.crashes.pop(entry.digest, None)
 
     async def written(self) -> None:

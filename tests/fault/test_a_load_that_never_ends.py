@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter.triton import server, unloads
+from adapter.triton import server
 from tests.fault.conftest import System, until
 from tests.integration.conftest import get
 from tests.real.ports import free_ports
@@ -131,31 +131,6 @@ async def test_a_model_whose_restore_never_ends_leaves_the_slot_to_others(system
     await asyncio.wait_for(system.load("m", "m"), 10)
 
     assert ("load", "b") in system.triton.journal[-6:]
-
-
-async def test_unloads_that_triton_does_not_answer_hold_up_nobody_for_long(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as may be under way, and as many again: the others have their turn, and each call is answered within its bound."""
-    monkeypatch.setattr(unloads, "ANSWER_SECONDS", 1.0)
-    system.put("m", model=MODEL)
-    names = [f"m{number}" for number in range(2 * unloads.PARALLEL)]
-    for name in names:
-        await system.load(name, "m")
-    silent, others = names[: unloads.PARALLEL], names[unloads.PARALLEL :]
-    for name in silent:
-        system.triton.behaviour(name).is_held = lambda step: step == "tell"
-    calls = [system.unload(name) for name in silent]
-    await until(lambda: sum(call == "unload" for call, _ in system.triton.journal) >= unloads.PARALLEL, "all are under way")
-
-    await asyncio.wait_for(asyncio.gather(*(system.unload(name) for name in others)), 4)
-
-    assert system.triton.in_memory == dict.fromkeys(silent, 1)
-    for call in calls:
-        with pytest.raises(grpc.aio.AioRpcError, match="Triton has not answered the unload; the model was not freed within 5 s"):
-            await asyncio.wait_for(call, 10)
-    for name in silent:
-        system.triton.behaviour(name).is_held = lambda _: False
-    await asyncio.gather(*(system.unload(name) for name in silent))
-    assert system.leftovers() == []
 
 
 async def test_an_unload_that_never_ends_and_a_silence_ask_for_a_restart(

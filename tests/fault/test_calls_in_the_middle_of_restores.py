@@ -12,12 +12,12 @@ import pytest
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.memory.watch import NOT_TOLD
 from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import System, until
+from tests.fault.conftest import System, until, until_ready
 from tests.fault.restores import NAMES, Restores, code_of, content, load
 from tests.real.ports import free_ports
 
 Code = grpc.StatusCode
-STARTING, READY = spi.RuntimeStatusResponse.STARTING, spi.RuntimeStatusResponse.READY
+STARTING = spi.RuntimeStatusResponse.STARTING
 
 
 @pytest.fixture
@@ -202,9 +202,7 @@ async def test_runtime_status_in_the_middle_of_restores_purges_all_and_nothing_c
     system = restores.system
     assert (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status == STARTING, "Triton still loads"
     restores.release()
-    async with asyncio.timeout(60):
-        while (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != READY:
-            pass
+    await until_ready(system.runtime)
 
     assert system.leftovers() == []
     system.put("restored-new", model=content("new"))

@@ -13,12 +13,11 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import System, until
+from tests.fault.conftest import READY, System, until
 from tests.real.ports import free_ports
 
 MODEL = b"class TritonPythonModel: pass"
 CONFIG = 'backend: "python"\n'
-READY = spi.RuntimeStatusResponse.READY
 SECONDS = 12.0
 """What is right takes a fraction of it."""
 

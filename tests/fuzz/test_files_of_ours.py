@@ -10,8 +10,7 @@ import msgspec
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.journal.file import FORMAT, Found, Head, JournalProblem, line_of, read
-from adapter.journal.journal import Journal
+from adapter.journal import FORMAT, Found, Head, Journal, JournalProblem, line_of, read
 from adapter.lifecycle.states import State
 from adapter.model import Listing, SourceFile, id_problem
 from adapter.paths import path_problem

@@ -11,7 +11,7 @@ from tests.real.install import CannotRunError
 from tests.real.polls import until
 
 
-@pytest.mark.long  # beside other tests on two cores one stub of three was read too early, once in five runs
+@pytest.mark.long
 def test_models_are_measured_and_predicted_by_that(tmp_path: Path) -> None:
     """ONNX and python models, of several instances too, and an ensemble."""
     try:

@@ -135,17 +135,6 @@ def test_an_adapter_that_says_nothing_of_triton_kills_no_triton(probe: dict[str,
         assert Kubelet(probe, port, triton).is_green()
 
 
-def test_an_adapter_that_is_away_for_minutes_kills_no_triton(probe: dict[str, Any]) -> None:
-    """As many probes as the kubelet makes in ten minutes, each green; the adapter comes and goes meanwhile."""
-    with web_server(200) as triton:
-        away = Kubelet(probe, closed(), triton)
-        for minute in range(10):
-            assert all(away.is_green() for _ in range(60 // probe["periodSeconds"]))
-            if minute == 5:
-                with adapter(HEALTHY) as port:
-                    assert Kubelet(probe, port, triton).is_green()
-
-
 @pytest.mark.parametrize("triton", ["dead", "hung", "not live"])
 def test_without_the_adapter_triton_speaks_for_itself(probe: dict[str, Any], triton: str) -> None:
     """As any other server without a sidecar."""

@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.prove.net.mistakes import MISTAKES
 from tests.prove.net.page import RECORD
@@ -76,35 +77,22 @@ def triton(amounts: Amounts) -> Proof:
 def traffic(amounts: Amounts) -> Proof:
     """Faults with the traffic of ModelMesh's simulator on, on the real parts."""
     options = ["--models", 50, "--rate", 30, "--fault-pause", 3, "--seconds", amounts.traffic_seconds, "--seed", amounts.seed]
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.json"
-        words = ["-m", "tests.mesh", "--faults", "--keep-going", *options, "--json", found]
-        proof, code, _ = _ran("faults with the traffic of ModelMesh's simulator on", words)
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            for row in said["faults"]:
-                note = f"{row['times']} times; all answer {row['slowest']:.1f} s after the fault at most"
-                proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
-            proof.notes.append(said["calls"])
-            proof.wrong += said["broken"][:MOST_WRONG]
-    if code and not proof.wrong:
-        proof.wrong.append(f"it ended with code {code}")
+    words = ["-m", "tests.mesh", "--faults", "--keep-going", *options]
+    proof, said = _said("faults with the traffic of ModelMesh's simulator on", words)
+    for row in said.get("faults", ()):
+        note = f"{row['times']} times; all answer {row['slowest']:.1f} s after the fault at most"
+        proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
+    proof.notes += [said["calls"]] if said else []
+    proof.wrong += said.get("broken", [])[:MOST_WRONG]
     return proof
 
 
 def memory(_: Amounts) -> Proof:
     """Sizes of thirty models beside what the kernel says of them."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.json"
-        proof, code, _ = _ran("memory: sizes of models, measured and true", ["-m", "tests.prove.memory", "--json", found])
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            held = len(said["rows"]) - len(said["wrong"])
-            proof.rows.append(Row("sizes of models", len(said["rows"]), held, len(said["wrong"]), "; ".join(said["wrong"])))
-    if code:
-        proof.wrong.append(f"it ended with code {code}")
+    proof, said = _said("memory: sizes of models, measured and true", ["-m", "tests.prove.memory"])
+    if said:
+        lost = len(said["wrong"])
+        proof.rows.append(Row("sizes of models", len(said["rows"]), len(said["rows"]) - lost, lost, "; ".join(said["wrong"])))
     return proof
 
 
@@ -216,19 +204,23 @@ def _is_bad(case: ElementTree.Element) -> bool:
 
 
 def _soaked(triton: str, cycles: int, seed: int) -> Proof:
+    words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", seed]
+    proof, said = _said(f"soak over the {triton} Triton", words)
+    proof.figures += said.get("rows", [])
+    proof.notes += [said["note"]] if said else []
+    proof.wrong += said.get("wrong", [])
+    return proof
+
+
+def _said(title: str, words: Sequence[object]) -> tuple[Proof, dict[str, Any]]:
+    """A program that writes its outcome with `--json`; empty where it has not."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
-        words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", seed, "--json", found]
-        proof, code, _ = _ran(f"soak over the {triton} Triton", words)
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            proof.figures += said["rows"]
-            proof.notes.append(said["note"])
-            proof.wrong += said["wrong"]
-    if code and not proof.wrong:
-        proof.wrong.append(f"it ended with code {code}")
-    return proof
+        proof, code, _ = _ran(title, [*words, "--json", found])
+        said: dict[str, Any] = json.loads(found.read_text()) if found.is_file() else {}
+    proof.command = proof.command.partition(" --json")[0]
+    proof.wrong += [f"it ended with code {code}"] if code else []
+    return proof, said
 
 
 def _tabled(title: str, words: list[str]) -> Proof:

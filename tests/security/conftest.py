@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from adapter.volume.volume import Volume
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Hell
+from tests.fakes.http_proxy import VARIABLES
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.pod import Pod
 from tests.security.archive_rig import Ground, ground_in
+from tests.security.clouds import NO_IDENTITY
 from tests.security.stores import STORES, HonestStore
 
 BUDGET_SECONDS = 4
@@ -83,6 +86,24 @@ def hell(store: HonestStore) -> Iterator[Hell]:
     """A server that is honest until the test says otherwise."""
     with Hell(store.honest) as server:
         yield server
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """A claimed volume in `models`."""
+    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    made.claim()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the machine that runs the tests, nor its proxies."""
+    for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
+    monkeypatch.setattr("adapter.storage.stores.gcs.identity._SEARCH_PAUSES_SECONDS", (0.0,))
 
 
 @pytest.fixture

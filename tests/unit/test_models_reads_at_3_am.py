@@ -78,8 +78,8 @@ def test_a_dead_adapter_is_said() -> None:
     ]
 
 
-def a_crash(*models: str, count: int = 2, hours: float = 0) -> dict[str, Any]:
-    return {"count": count, "last": ago(hours * 3600), "models": list(models)}
+def a_crash(*models: str) -> dict[str, Any]:
+    return {"count": 2, "last": NOW, "models": list(models)}
 
 
 def test_crashes_are_told_with_the_models_of_that_content() -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import ssl
 from pathlib import Path
 
 from tests.benchmark.server.stock import Stock, items_of
 from tests.benchmark.server.tongues import Tongues
 from tests.benchmark.server.wire import Manners, Server
-from tests.real.certificates import make_certificates
+from tests.real.certificates import server_tls
 
 
 def main() -> None:
@@ -29,9 +28,7 @@ def main() -> None:
     stock = Stock(item for spec in given.object for item in items_of(spec))
     context = None
     if given.tls is not None:
-        make_certificates(given.tls)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(given.tls / "server.pem", given.tls / "server.key")
+        context, _ = server_tls(given.tls)
     manners = Manners(given.latency_ms / 1000, int(given.connection_mb * 1_000_000), context)
     server = Server(given.port, Tongues(stock), manners, os.cpu_count() or 1)
     print(server.url, flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, line_of
+from adapter.journal import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, line_of
 from adapter.records import Crashes
 from tests.unit.journal.journals import BOOT, Rig, a_record
 

@@ -8,12 +8,11 @@ import stat
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.journal.file import line_of
-from adapter.journal.journal import SLACK_BYTES
+from adapter.journal import SLACK_BYTES, line_of
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import MAX_NAME_BYTES, Named
-from adapter.records import Content, Crashes, Digests, Sized
+from adapter.records import Content, Crashes, Digests, Needed, Sized
 from tests.builders import a_listing, a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.unit.journal.journals import Rig, a_record
@@ -26,7 +25,8 @@ async def test_a_later_process_reads_what_was_noted(rig: Rig) -> None:
     partly = a_record("partly", content=Content("aa", None, "bb"))
     crashes = Crashes(digest="cc", count=2, last=7.5)
     sized = Sized(content=Content("ss", None, "dd"), model_type="onnx", size_bytes=5, source="measured", predicted_bytes=6, spread_bytes=1)
-    for entry in (full, bare, partly, crashes, sized):
+    needed = Needed(base_bytes=7, reserve_bytes=8)
+    for entry in (full, bare, partly, crashes, sized, needed):
         journal.note(entry)
     await journal.written()
 
@@ -35,6 +35,7 @@ async def test_a_later_process_reads_what_was_noted(rig: Rig) -> None:
     assert later.records == {"full": full, "bare": bare, "partly": partly} == journal.records
     assert later.crashes == {"cc": crashes} == journal.crashes
     assert later.sizes == {"ss": sized} == journal.sizes
+    assert later.needed == {"memory": needed} == journal.needed
     assert later.digests.of_spec(a_spec()) == journal.digests.of_spec(a_spec())
     assert rig.trash == []
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from adapter.errors import ServerError
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.looks import COMPARE_SECONDS
+from adapter.lifecycle.looks import LOOK_SECONDS
 from adapter.lifecycle.reconciler import Step
 from adapter.model import Layout
 from adapter.telemetry.metrics import INVENTORY_DRIFT
@@ -20,7 +20,7 @@ from tests.fakes.world import World
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 AGREED = {"lost": 0, "not_serving": 0, "no_folder": 0, "unknown": 0}
-LOOKED = COMPARE_SECONDS + 5
+LOOKED = LOOK_SECONDS + 5
 """After so many seconds a look has been made, whenever the last one was."""
 
 
@@ -111,7 +111,7 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
     await lifecycle.status()
     world.memory.clear()
     world.trace.clear()
-    lifecycle._reconciler.begin(Step.COMPARE)
+    lifecycle._reconciler.begin(Step.LOOK)
     await asyncio.sleep(2 * LOOKED)
     assert "index" not in world.trace
     world.let_go("purge")

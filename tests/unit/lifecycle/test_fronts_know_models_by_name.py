@@ -21,10 +21,6 @@ A = a_spec("models/a", model_id="sm-0a", named=Named("a b%?é", "/opt/ml/models/
 NAME = "a b%?é"
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def told(model: KnownModel | None) -> str:
     """One word on it."""
     if model is None:

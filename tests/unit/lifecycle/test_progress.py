@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from unittest import mock
 
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.lifecycle import progress
+from adapter.lifecycle import operation
 from adapter.telemetry.metrics import REGISTRY
-from adapter.waits import Waits
 
 
 def series() -> dict[str, float]:
-    labels = ({"model_id": "m", "kind": kind} for kind in progress.KINDS)
+    labels = ({"model_id": "m", "kind": kind} for kind in operation.BYTES)
     found = {each["kind"]: REGISTRY.get_sample_value("triton_adapter_load_bytes", each) for each in labels}
     return {kind: value for kind, value in found.items() if value is not None}
 
 
 async def test_a_pull_has_series_until_its_end_and_a_line_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = asyncio.get_running_loop().time
-    waits = Waits(clock, clock() + 60)
-    waits.bytes_of_pull = lambda: (3, 8)
-    assert progress.LOG_SECONDS == 10
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.01)
+    assert operation.LOG_SECONDS == 10
+    monkeypatch.setattr(operation, "LOG_SECONDS", 0.01)
+    load = operation.Operation("load", mock.Mock(model_id="m"))
+    load.waits.bytes_of_pull = lambda: (3, 8)
     with capture_logs() as told:
-        pulling = progress.Progress("m", waits)
+        load.enter("pull")
         assert series() == {"done": 3, "expected": 8}
         async with asyncio.timeout(10):
             while len(told) < 2:
                 await asyncio.sleep(0.01)
-        pulling.end()
+        load.enter("place")
         assert series() == {}
         lines = len(told)
         await asyncio.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 from adapter.memory.attribution import LEAST_SPREAD_BYTES, MOST_SPREAD
 from adapter.memory.devices import Device
@@ -23,11 +24,11 @@ class Rig:
         self.used = 40.0
         self.booked = 0.0
 
-    def look(self, **stubs: tuple[int, float]) -> None:
-        """A report half a second later; model → process id and its MiB."""
+    def look(self, later: Collection[int] = (), **stubs: tuple[int, float]) -> None:
+        """A report half a second later; model → process id and its MiB. `later`: processes that are there and not told."""
         self.at += 0.5
         found = {pid: Stub(model, int(mib * MIB)) for model, (pid, mib) in stubs.items()}
-        self.ledger.seen(Report(self.at, int(self.used * MIB), 1 << 40, 0, found), int(self.booked * MIB))
+        self.ledger.seen(Report(self.at, int(self.used * MIB), 1 << 40, 0, found, frozenset(later)), int(self.booked * MIB))
 
     def move(self, model: str, *states: str, mib: float = 0.0) -> None:
         for state in states:
@@ -95,11 +96,45 @@ def test_python_models_are_known_by_their_processes_however_many_load() -> None:
     rig.used += 80
     for model in ("p", "q", "onnx"):
         rig.move(model, "loaded", mib=1)
-    rig.look(p=(1, 25))
+    rig.look(later=[2], p=(1, 25))
     assert not rig.told.get("q"), "its process was not looked at since it was loaded"
-    rig.look(q=(2, 35))
+    rig.look(later=[1], q=(2, 35))
     assert (rig.size("p"), rig.size("q")) == (Measure(25, "measured", 0), Measure(35, "measured", 0))
     assert rig.size("onnx").size_bytes <= 100
+
+
+def test_a_process_that_is_not_told_yet_is_waited_for() -> None:
+    """Of more than twenty."""
+    rig = Rig()
+    rig.look()
+    rig.move("p", "loading", "loaded")
+    rig.look(later=[2], p=(1, 20))
+    assert not rig.told
+    rig.look(later=[1], p=(2, 30))
+    assert rig.size("p") == Measure(50, "measured", 0)
+
+
+def test_a_report_without_processes_says_nothing_of_them() -> None:
+    """It was not asked for them: before the load began, the reporter told every five seconds."""
+    rig = Rig()
+    rig.look()
+    rig.move("p", "loading", "loaded")
+    rig.at += 0.5
+    rig.ledger.seen(Report(rig.at, int(rig.used * MIB), None, 0), 0)
+    assert not rig.told
+    rig.look(p=(1, 20))
+    assert rig.size("p") == Measure(20, "measured", 0)
+
+
+def test_a_process_that_has_ended_is_not_waited_for() -> None:
+    """As the one in which Triton completes a config."""
+    rig = Rig()
+    rig.look()
+    rig.move("p", "loading")
+    rig.look(p=(1, 17))
+    rig.move("p", "loaded")
+    rig.look(p=(2, 30))
+    assert rig.size("p") == Measure(30, "measured", 0)
 
 
 def test_a_bundles_inner_models_are_its_own() -> None:
@@ -110,7 +145,7 @@ def test_a_bundles_inner_models_are_its_own() -> None:
     rig.move("both", "loaded")
     rig.at += 0.5
     stubs = {1: Stub("both~inner~scale", 20 * MIB), 2: Stub("both~inner~shift", 30 * MIB)}
-    rig.ledger.seen(Report(rig.at, int(rig.used * MIB), None, 0, stubs), 0)
+    rig.ledger.seen(Report(rig.at, int(rig.used * MIB), None, 0, stubs, frozenset()), 0)
     assert rig.size("both") == Measure(50, "measured", 0)
 
 

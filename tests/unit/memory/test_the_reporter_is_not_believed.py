@@ -13,9 +13,9 @@ from adapter.memory.report import MAX_FILE_BYTES, Report, Stub, parsed, read
 
 
 def test_a_report_is_read() -> None:
-    text = b"memory 23225.92 466427904 1073741824 2\nstub 17 2048 digits\nstub 18 1 a model~inner~b c\n"
+    text = b"memory 23225.92 466427904 1073741824 2\nstub 17 2048 digits\nstub 18 1 a model~inner~b c\nlater /proc/19 /proc/20 \n"
     stubs = {17: Stub("digits", 2048 * 1024), 18: Stub("a model~inner~b c", 1024)}
-    assert parsed(text) == Report(23225.92, 466427904, 1073741824, 2, stubs)
+    assert parsed(text) == Report(23225.92, 466427904, 1073741824, 2, stubs, frozenset({19, 20}))
 
 
 @pytest.mark.parametrize("limit", [b"max", b"9223372036854771712", b"18446744073709551615", b"0"])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def told(tmp_path: Path) -> Report:
-    """The first report."""
+    """The last report."""
 
     def look() -> Report | None:
         return read(tmp_path / "report") if (tmp_path / "report").exists() else None
@@ -65,14 +65,26 @@ def told(tmp_path: Path) -> Report:
     return until(look, "a report")
 
 
+def asked(tmp_path: Path) -> Report:
+    """The next report that is asked for."""
+    before = told(tmp_path).at
+
+    def look() -> Report | None:
+        (tmp_path / "report.asked").touch()
+        found = told(tmp_path)
+        return found if found.at > before and found.later is not None else None
+
+    return until(look, "a report that was asked for")
+
+
 @contextmanager
-def stub(tmp_path: Path, model: str) -> Iterator[int]:
-    """A process that looks like one of a python model, and holds 32 MiB."""
+def stub(tmp_path: Path, model: str, mib: int = 32) -> Iterator[int]:
+    """A process that looks like one of a python model, and holds so much."""
     program = tmp_path / "triton_python_backend_stub"
     if not program.exists():
-        program.write_text(f"#!{sys.executable}\nimport time\nheld = bytearray(b'x' * (32 << 20))\ntime.sleep(60)\n")
+        program.write_text(f"#!{sys.executable}\nimport sys, time\nheld = bytearray(b'x' * (int(sys.argv[3]) << 20))\ntime.sleep(60)\n")
         program.chmod(0o755)
-    process = subprocess.Popen([program, tmp_path / "models" / model / "1" / "model.py", "triton_shm_1"])
+    process = subprocess.Popen([program, tmp_path / "models" / model / "1" / "model.py", "triton_shm_1", str(mib)])
     try:
         yield process.pid
     finally:
@@ -102,11 +114,30 @@ def test_processes_of_python_models_are_told_by_their_directory(start: Start, tm
     (tmp_path / "elsewhere").mkdir()
     with stub(tmp_path, "a model") as pid, stub(tmp_path / "elsewhere", "foreign"):
         start(V2)
-        until(lambda: (seen := told(tmp_path).stubs.get(pid)) and seen.size_bytes >= 32 << 20, "what the process holds")
-        report = told(tmp_path)
+        assert not told(tmp_path).stubs, "not asked for"
+        until(lambda: (seen := asked(tmp_path).stubs.get(pid)) and seen.size_bytes >= 32 << 20, "what the process holds")
+        report = asked(tmp_path)
     assert report.stubs.keys() == {pid}
     assert report.stubs[pid].model == "a model"
     assert 32 << 20 <= report.stubs[pid].size_bytes < 64 << 20
+
+
+def test_more_than_twenty_processes_are_told_in_turn(start: Start, tmp_path: Path) -> None:
+    """The others are named; a steady stream of new processes, here of another Triton, keeps none from being told again."""
+    (tmp_path / "elsewhere").mkdir()
+    with ExitStack() as stack:
+        pids = {stack.enter_context(stub(tmp_path, f"m{number}", 1)) for number in range(23)}
+        start(V2)
+        times: dict[int, set[float]] = {pid: set() for pid in pids}
+        until(lambda: (report := asked(tmp_path)).stubs.keys() | (report.later or ()) == pids, "a report of all")
+        for _ in range(8):
+            stack.enter_context(stub(tmp_path / "elsewhere", "foreign", 1))
+            report = asked(tmp_path)
+            assert report.stubs.keys() | (report.later or ()) == pids
+            assert len(report.stubs) == 20
+            for pid in report.stubs:
+                times[pid].add(report.at)
+    assert min(map(len, times.values())) >= 5
 
 
 def test_while_it_is_asked_it_tells_twice_a_second_and_else_every_five(start: Start, tmp_path: Path) -> None:

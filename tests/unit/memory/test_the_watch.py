@@ -11,12 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import NoCapacity
+from adapter.memory.devices import Device
 from adapter.memory.report import OLD_SECONDS
 from adapter.memory.watch import NOT_TOLD, Watch
 from adapter.records import Measure
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, Endpoint
+from tests.fakes.world import FakeJournal, Process, World
 from tests.unit.memory.test_devices import exporting, sends
 
 
@@ -28,14 +30,19 @@ class Rig:
         self.now = 1000.0
         numbers = {"CONTAINER_MEM_REQ_BYTES": "1GiB", "MEM_BUFFER_BYTES": "128MiB"} | settings
         self.capacity = read_group(CapacitySettings, numbers)
-        self.watch = Watch(self.file, endpoint, self.capacity, lambda: self.now)
+        self.journal = FakeJournal(World(), Process())
         self.told: dict[str, Measure] = {}
-        self.booked = 0
+        self.booked: int | None = 0
+        self.begin(endpoint)
+
+    def begin(self, endpoint: Endpoint | None = None) -> None:
+        """The watch of a process of the adapter."""
+        self.watch = Watch(self.file, endpoint, self.capacity, self.journal, lambda: self.now)
         self.watch.follow(self.told.__setitem__, lambda: self.booked, lambda: None)
 
     def write(self, used: float, limit: str = str(1 << 30), kills: int = 0, more: str = "") -> None:
         self.now += 1
-        self.file.write_text(f"memory {self.now} {int(used * MIB)} {limit} {kills}\n{more}")
+        self.file.write_text(f"memory {self.now} {int(used * MIB)} {limit} {kills}\n{more}later\n")
 
     async def tells(self, used: float, limit: str = str(1 << 30), kills: int = 0, more: str = "") -> None:
         """Write it, and wait until it was taken."""
@@ -127,6 +134,27 @@ async def test_capacity_is_the_limit_less_what_triton_and_growth_take(tmp_path: 
         assert rig.watch.in_force(rig.capacity) is rig.capacity, "nothing is left: as configured"
 
 
+async def test_base_and_reserve_outlive_the_adapter(tmp_path: Path) -> None:
+    """The next process begins beside the models that Triton has: what it sees before it knows them is no base."""
+    rig = Rig(tmp_path, CAPACITY_SOURCE="measured")
+    async with running(rig):
+        await rig.tells(100, limit=str(2 << 30))
+        rig.watch.moved("a", "loading", 1)
+        rig.watch.moved("a", "loaded", 1)
+        rig.booked = 300 * MIB
+        await rig.tells(400, limit=str(2 << 30))
+        await rig.tells(450, limit=str(2 << 30))
+        assert rig.watch.in_force(rig.capacity).capacity_bytes == (2 << 30) - 150 * MIB
+    rig.booked = None
+    rig.begin()
+    async with running(rig):
+        await rig.tells(450, limit=str(2 << 30))
+        rig.watch.moved("a", "loaded", 1)
+        rig.booked = 300 * MIB
+        await rig.tells(460, limit=str(2 << 30))
+        assert rig.watch.in_force(rig.capacity).capacity_bytes == (2 << 30) - 160 * MIB
+
+
 async def test_a_buffer_that_is_too_small_is_told_and_changes_nothing(tmp_path: Path) -> None:
     async with running(Rig(tmp_path)) as rig:
         await rig.tells(200)
@@ -150,24 +178,70 @@ async def test_a_kill_of_the_kernel_is_told_with_the_model_that_was_loading(tmp_
         assert "killed 2 processes" in (rig.watch.notice or ""), "another container begins to count anew"
 
 
-async def test_a_model_on_a_gpu_has_the_size_that_it_takes_there(tmp_path: Path) -> None:
-    used = [100]
+@asynccontextmanager
+async def beside_gpus(folder: Path, used: dict[str, int]) -> AsyncIterator[Rig]:
+    """MiB of each GPU, as an exporter tells them; each has 1000."""
 
     def answer(request: object) -> None:
-        text = "".join(f'nv_gpu_memory_{kind}_bytes{{gpu_uuid="g"}} {mib * MIB}\n' for kind, mib in (("used", used[0]), ("total", 1000)))
-        sends(text.encode())(request)  # type: ignore[arg-type] # what the server hands out
+        lines = [f'nv_gpu_memory_used_bytes{{gpu_uuid="{uuid}"}} {mib * MIB}\n' for uuid, mib in used.items()]
+        lines += [f'nv_gpu_memory_total_bytes{{gpu_uuid="{uuid}"}} {1000 * MIB}\n' for uuid in used]
+        sends("".join(lines).encode())(request)  # type: ignore[arg-type] # what the server hands out
 
     with exporting(answer) as endpoint:
-        async with running(Rig(tmp_path, endpoint)) as rig:
+        async with running(Rig(folder, endpoint)) as rig:
             await rig.tells(100)
             await until(lambda: rig.watch._has_devices)
-            rig.now += 0.1
-            rig.watch.moved("a", "loading", 1)
-            used[0] = 400
-            rig.watch.moved("a", "loaded", 1)
-            await rig.tells(105)
-            await asyncio.sleep(0.5)
-            assert not rig.told
-            rig.now += 3
-            await until(lambda: "a" in rig.told)
+            yield rig
+
+
+async def test_a_model_on_a_gpu_has_the_size_that_it_takes_there(tmp_path: Path) -> None:
+    used = {"g": 100}
+    async with beside_gpus(tmp_path, used) as rig:
+        rig.now += 0.1
+        rig.watch.moved("a", "loading", 1)
+        used["g"] = 400
+        rig.watch.moved("a", "loaded", 1)
+        await rig.tells(105)
+        await asyncio.sleep(0.5)
+        assert not rig.told
+        rig.now += 3
+        await until(lambda: "a" in rig.told)
         assert rig.told["a"] == Measure(300 * MIB, "measured", 0)
+
+
+async def test_nothing_is_loaded_that_would_pass_the_limit_of_a_gpu(tmp_path: Path) -> None:
+    async with beside_gpus(tmp_path, {"g0": 100, "g1": 800}) as rig:
+        rig.watch.check(200 * MIB, 2)
+        rig.watch.check(900 * MIB, 1)
+        rig.watch.check(5000 * MIB, 0)
+        with pytest.raises(NoCapacity) as refused:
+            rig.watch.check(201 * MIB, 1000)
+        assert refused.value.text == (
+            "model does not fit: it takes 201 MiB (210763776 bytes) of GPU g1, where 800 MiB (838860800 bytes) are used, "
+            "limit 1000 MiB (1048576000 bytes)"
+        )
+        with pytest.raises(NoCapacity, match="of GPU g0"):
+            rig.watch.check(901 * MIB, 1)
+
+
+async def test_what_an_unload_leaves_in_the_pool_of_a_framework_is_used_again(tmp_path: Path) -> None:
+    """Not what others have taken meanwhile."""
+    used = {"g": 100}
+    async with beside_gpus(tmp_path, used) as rig:
+        rig.watch.moved("a", "loading", 1)
+        used["g"] = 700
+        rig.watch.moved("a", "loaded", 1)
+        rig.now += 3
+        await rig.tells(105)
+        await until(lambda: "a" in rig.told)
+        with pytest.raises(NoCapacity, match="where 700 MiB"):
+            rig.watch.check(500 * MIB, 1)
+        rig.watch.moved("a", "unloading", 1)
+        used["g"] = 650
+        rig.watch.moved("a", "absent", 1)
+        rig.watch.moved("b", "pulling", 1)
+        rig.now += 2
+        await until(lambda: rig.watch.ledger.fullest(1) == ("g", Device(650 * MIB, 1000 * MIB), 550 * MIB))
+        rig.watch.check(900 * MIB, 1)
+        with pytest.raises(NoCapacity, match=r"650 MiB .* are used, of which 550 MiB .* are used again, limit"):
+            rig.watch.check(901 * MIB, 1)

@@ -17,14 +17,13 @@ from grpc import aio
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
-from adapter.spi.listen import MAX_MESSAGE_BYTES, SpiServer, listen
-from adapter.spi.servicer import ModelRuntime
+from adapter.spi.listen import MAX_MESSAGE_BYTES
 from adapter.units import Endpoint
 from tests.fakes.lifecycle import FakeLifecycle
 from tests.fault.conftest import until
 from tests.real import polls
 from tests.real.children import TOP
-from tests.unit.spi.serving import capacity, serving
+from tests.unit.spi.serving import LOOPBACK, listening, serving
 
 CALLS = 1000
 LONG_ENOUGH_SECONDS = 60
@@ -42,11 +41,6 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
 """
 
 
-async def started(endpoint: Endpoint, lifecycle: FakeLifecycle) -> SpiServer:
-    runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity, reserved_ids=frozenset())
-    return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=False)
-
-
 def under_way(port: int) -> int:
     """Bytes that were sent from or to this port and that the other side has not taken; gRPC takes them in a thread of its own."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -57,20 +51,18 @@ def under_way(port: int) -> int:
 async def test_calls_that_came_while_the_loop_was_busy_are_answered() -> None:
     """gRPC's own bounds of what waits for the loop (1,000, 3,000) are for servers whose callers may try elsewhere."""
     calls, lifecycle = 5 * CALLS, FakeLifecycle()
-    server = await started(Endpoint(host="127.0.0.1", port=0), lifecycle)
-    with subprocess.Popen(
-        [sys.executable, "-c", STORM, server.addresses[0], str(calls)], cwd=TOP, stdout=subprocess.PIPE, text=True
-    ) as storm:
-        try:
-            assert storm.stdout is not None
-            await until(lambda: lifecycle.unloads, "the first call")
-            said = storm.stdout.readline()  # keeps the loop
-            port = int(server.addresses[0].rpartition(":")[2])
-            polls.until(lambda: not under_way(port), "what was sent has arrived")  # keeps it on
-            said += await asyncio.to_thread(storm.stdout.read)
-        finally:
-            storm.kill()
-            await server.stop(0)
+    async with listening(lifecycle) as server:
+        command = [sys.executable, "-c", STORM, server.addresses[0], str(calls)]
+        with subprocess.Popen(command, cwd=TOP, stdout=subprocess.PIPE, text=True) as storm:
+            try:
+                assert storm.stdout is not None
+                await until(lambda: lifecycle.unloads, "the first call")
+                said = storm.stdout.readline()  # keeps the loop
+                port = int(server.addresses[0].rpartition(":")[2])
+                polls.until(lambda: not under_way(port), "what was sent has arrived")  # keeps it on
+                said += await asyncio.to_thread(storm.stdout.read)
+            finally:
+                storm.kill()
 
     assert said == f"sent\n('OK', {calls})\n"
 
@@ -123,12 +115,11 @@ sys.stdin.read()
 async def test_a_flood_of_connections_does_not_stop_modelmeshs(kind: str, tmp_path: Path) -> None:
     """More than we have descriptors for: what ModelMesh has open serves on, and when the flood ends it can connect again."""
     lifecycle = FakeLifecycle()
-    endpoint = Endpoint(host="127.0.0.1", port=0) if kind == "port" else Endpoint(socket=tmp_path / "a.sock")
-    server = await started(endpoint, lifecycle)
-    target = server.addresses[0]
-    place = ("AF_UNIX", repr(str(tmp_path / "a.sock"))) if kind == "socket" else ("AF_INET", repr(("127.0.0.1", int(target.split(":")[1]))))
-    command = [sys.executable, "-c", FLOOD, *place, "400"]
-    try:
+    endpoint = LOOPBACK if kind == "port" else Endpoint(socket=tmp_path / "a.sock")
+    async with listening(lifecycle, endpoint) as server:
+        target = server.addresses[0]
+        place = ("AF_INET", ("127.0.0.1", int(target.split(":")[1]))) if kind == "port" else ("AF_UNIX", str(tmp_path / "a.sock"))
+        command = [sys.executable, "-c", FLOOD, place[0], repr(place[1]), "400"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flood:
             assert flood.stdin is not None and flood.stdout is not None
             try:
@@ -146,7 +137,5 @@ async def test_a_flood_of_connections_does_not_stop_modelmeshs(kind: str, tmp_pa
         async with aio.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
             runtime = ModelRuntimeStub(channel)
             await runtime.unloadModel(pb.UnloadModelRequest(modelId="after"), wait_for_ready=True, timeout=LONG_ENOUGH_SECONDS)
-    finally:
-        await server.stop(0)
 
     assert lifecycle.unloads == ["before", *(f"m{number}" for number in range(50)), "after"]

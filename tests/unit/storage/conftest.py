@@ -12,15 +12,6 @@ from tests.unit.storage.rigs import StoreRig, make_rig
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    """A claimed volume below `models`."""
-    made = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
-    made.claim()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     """A store over an empty bucket in memory."""
     made = make_rig(tmp_path, volume)

@@ -22,15 +22,6 @@ LAYOUT = Layout({"1/model.onnx": WEIGHTS, "1/lib/model.py": CODE}, {"config.pbtx
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    root = tmp_path / "models"
-    volume = Volume(repository_dir=root / "_triton_models", cache_dir=root / "_adapter")
-    volume.claim()
-    yield volume
-    volume.close()
-
-
-@pytest.fixture
 def repository(volume: Volume) -> Iterator[Repository]:
     repository = Repository(volume)
     yield repository
@@ -224,7 +215,9 @@ async def test_what_others_have_put_there_is_never_touched(volume: Volume, artif
         repository.close()
 
 
-async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bundle_is_placed_and_taken_out_as_one(
+    repository: Repository, volume: Volume, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The top model appears last and goes first: what names others never stands alone."""
     moves: list[str] = []
     rename = Path.rename
@@ -239,6 +232,9 @@ async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, a
     assert sorted(os.listdir(repository.folder)) == BUNDLED
     assert repository.inner_names("m") == ("m~inner~a", "m~inner~b")
     assert repository.loaded_first("m") == ("m~inner~b",)
+    later = Repository(volume)
+    assert later.loaded_first("m") == ("m~inner~a", "m~inner~b"), "which of them Triton loads by itself is not known any more"
+    later.close()
     assert await size_of(repository, "m") == 3 + 5 + 4
     await repository.remove("m")
     assert os.listdir(repository.folder) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound
-from adapter.model import ModelSpec, Named
+from adapter.model import Named
 from adapter.ports import StoredModel
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
@@ -30,15 +30,11 @@ def folder(tmp_path: Path) -> Path:
 async def find(tmp_path: Path, folder: Path, volume: Volume):
     rig = make_rig(tmp_path, volume)
 
-    async def run(path: object, seconds: float = 20, *, below: Path = folder) -> StoredModel:
-        return await opened(rig.store, a_front_spec(below, str(path)), seconds)
+    async def run(path: object) -> StoredModel:
+        return await opened(rig.store, a_spec(str(path), folders=(folder,), named=Named("n", str(path))), 20)
 
     yield run
     rig.store.close()
-
-
-def a_front_spec(folder: Path, path: str) -> ModelSpec:
-    return a_spec(path, folders=(folder,), named=Named("n", path))
 
 
 def seen_outside(monkeypatch: pytest.MonkeyPatch, *outside: Path) -> list[str]:

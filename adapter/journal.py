@@ -1,6 +1,10 @@
 """
 What each model id holds, kept on the volume across processes: implements `ports.Journal`.
 
+A line is an entry as JSON, in ASCII, so that a terminal shows it safely. Any process that can write the volume can write a
+line, or replace or delete the file: reading is bounded, opens regular files only and follows no link; every value has a
+type, a bound and an alphabet (`adapter.records`), and a line with a wrong value says nothing.
+
 Theory of operation. A task gives the lines that are new to a thread, which appends them. The first write of a process, and
 one to a file that has grown too long or is not as we left it, is a new file with all that is known, renamed: so a reader
 finds a whole file at any moment, and whatever file lies in its place is replaced. A volume that is slow makes the writes
@@ -12,34 +16,40 @@ Nothing is fsynced: pages outlive any death of a process, and another boot of th
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
+import json
 import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import structlog
 
-from adapter.journal.file import (
-    FORMAT,
-    MAX_ENTRIES,
-    MAX_FILE_BYTES,
-    Entry,
-    Found,
-    Head,
-    JournalProblem,
-    Key,
-    NoJournal,
-    gone_line,
-    key_of,
-    line_of,
-    read,
-)
-from adapter.records import SALT_BYTES, Digests, Sized
+from adapter.errors import InvalidRequest
+from adapter.model import id_problem
+from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Label, Needed, Record, Sized
+from adapter.units import MIB
 from adapter.volume.boot import boot_id, boot_seconds
+from adapter.volume.trees import opened, read_whole
 from adapter.waits import doubling
 from adapter.workers import Workers
 
+NAME = "journal.jsonl"
+"""In the adapter's own folder."""
+FORMAT = 1
+MAX_FILE_BYTES = 32 * MIB
+MAX_ENTRIES = 20_000
+"""Model ids and contents together. What comes after is not kept."""
+MAX_LINE_BYTES = 64 * 1024
+"""JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
+_ODD = "it is no regular file"
+_REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
+"""By `opened` and `read_whole`."""
 MODE = 0o600
 """Its salt and what it tells are no one else's business."""
 MOST_SIZES = 2_000
@@ -52,6 +62,138 @@ END_SECONDS = 1.0
 """Longest wait for the thread at the end: a volume that hangs must not keep the process."""
 
 log = structlog.stdlib.get_logger(__name__)
+
+Entry = Record | Crashes | Sized | Needed
+Key = tuple[str, str]
+"""Of a line: the name of its first field, and its value; of a content, the digest of the spec."""
+KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized, "needed": Needed}
+"""By the name of the first field."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first line."""
+
+    format: int
+    boot_id: Label
+    salt: Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){16,64}\Z")] = ""
+
+
+class JournalProblem(Exception):
+    """The file says nothing that can be believed; the text says why, for people."""
+
+
+class NoJournal(JournalProblem):
+    """There is no file."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a file says."""
+
+    salt: bytes
+    records: dict[str, Record] = field(default_factory=dict)
+    """By model id."""
+    crashes: dict[str, Crashes] = field(default_factory=dict)
+    """By digest."""
+    sizes: dict[str, Sized] = field(default_factory=dict)
+    """By `Content.spec`, those noted longest ago first."""
+    needed: dict[str, Needed] = field(default_factory=dict)
+    """One, or none."""
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """By the name of a line's first field."""
+        return {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
+
+    def put(self, entry: Entry) -> bool:
+        """Keep it in place of an earlier one. False: there are too many."""
+        name, about = key_of(entry)
+        tables = self.tables
+        if tables[name].pop(about, None) is None and sum(map(len, tables.values())) >= MAX_ENTRIES:
+            return False
+        tables[name][about] = entry  # comes last
+        return True
+
+    def drop(self, key: Key) -> bool:
+        """Keep nothing of it. False: nothing was kept."""
+        return self.tables[key[0]].pop(key[1], None) is not None
+
+    def take(self, line: bytes) -> None:
+        """Do what a line says; nothing where it is not one."""
+        # InvalidRequest: no front can have named a model so. TypeError: what the line is about cannot be a key
+        with suppress(ValueError, InvalidRequest, RecursionError, LookupError, TypeError):
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            name = next(iter(fields), "")
+            if fields.get("gone") is True:
+                self.drop((name, fields[name]))
+                return
+            entry = msgspec.convert(fields, KINDS[name])
+            if not (isinstance(entry, Record) and id_problem(entry.model_id)):
+                self.put(entry)
+
+
+def read(path: Path, boot_id: str) -> Found:
+    """
+    What the file says, if it is of this boot of the kernel.
+
+    Raises:
+        JournalProblem: nothing that can be believed.
+    """
+    try:
+        lines = io.BytesIO(read_whole(opened(path, os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))
+    except FileNotFoundError:
+        raise NoJournal("there is none: no adapter has left one, or it could not write it (log: journal.dropped)") from None
+    except OSError as error:
+        raise JournalProblem(_REFUSED.get(error.errno or 0, f"it cannot be read: {error.strerror}")) from error
+    try:
+        head = msgspec.json.decode(_whole(lines.readline()), type=Head)
+    except (ValueError, RecursionError):
+        raise JournalProblem("its first line is not a journal's") from None
+    if head.format != FORMAT:
+        raise JournalProblem(f"it has format {head.format}, and this adapter reads {FORMAT}")
+    if head.boot_id != boot_id:
+        raise JournalProblem("it is of an earlier boot: the machine has restarted since it was written")
+    found = Found(bytes.fromhex(head.salt))
+    for line in lines:
+        found.take(_whole(line))
+    return found
+
+
+def _whole(line: bytes) -> bytes:
+    """Nothing of a line without an end, or that is too long."""
+    return line if line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES else b""
+
+
+def key_of(entry: Entry) -> Key:
+    """Of all lines on one model id, or on one content."""
+    if isinstance(entry, Sized):
+        return "sized", entry.content.spec
+    if isinstance(entry, Needed):
+        return "needed", entry.needed
+    return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
+
+
+def line_of(entry: Entry | Head) -> bytes:
+    """What is kept of it. Texts for people are cut."""
+    if isinstance(entry, Record):
+        texts = ("model_type", "path", "storage_key")
+        if cut := {name: text[:MAX_TEXT] for name in texts if len(text := getattr(entry, name) or "") > MAX_TEXT}:
+            entry = msgspec.structs.replace(entry, **cut)
+    return _line(entry)
+
+
+def gone_line(key: Key) -> bytes:
+    """Nothing is kept of it any more."""
+    return _line({key[0]: key[1], "gone": True})
+
+
+def _line(values: object) -> bytes:
+    """In printable ASCII. Most need no escape: then it is made in a tenth of the time."""
+    with suppress(UnicodeEncodeError):
+        line = msgspec.json.encode(values)
+        if line.isascii() and b"\x7f" not in line:
+            return line + b"\n"
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 class Journal:
@@ -80,6 +222,7 @@ class Journal:
                 log.warning("journal.ignored", path=str(path), cause=str(problem))
                 discard(path)
         self.records, self.crashes, self.sizes = self._known.records, self._known.crashes, self._known.sizes
+        self.needed = self._known.needed
         self.digests = Digests(self._known.salt)
         self.now = boot_seconds
         self._head = line_of(Head(FORMAT, boot, self._known.salt.hex()))
@@ -104,8 +247,6 @@ class Journal:
         if self._known.put(entry):
             self._new[key] = line_of(entry)
             self._write_soon()
-        else:
-            log.warning("journal.full", entries=MAX_ENTRIES)
 
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
@@ -185,7 +326,7 @@ class Journal:
     def _begin(self, new_path: Path) -> None:
         """Another file, with all that is known; more may be noted meanwhile."""
         # each table as it is at one moment: nothing of Python runs in between
-        known: list[Entry] = [*self.records.values(), *self.crashes.values(), *self.sizes.values()]
+        known: list[Entry] = [entry for table in self._known.tables.values() for entry in list(table.values())]
         content = self._head + b"".join(map(line_of, known))
         self._discard(new_path)
         self._close_file()
