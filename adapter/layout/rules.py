@@ -131,10 +131,9 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
     inside = Tree(kind.place(inner, is_single_file=is_single_file))
-    placed = Tree(inside.prefixed(directory))
-    if not placed:
+    if not inside:
         raise LayoutError("there are no files of a model")
-    whole = Tree({**beside.files, **placed.files})
+    whole = Tree({**beside.files, **inside.prefixed(directory)})
     if kind.backend == backends.FIL:
         questions = backends.forest(kind, inside, directory, schema_content)
         return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=questions)
