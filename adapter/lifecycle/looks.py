@@ -195,7 +195,7 @@ class Looks:
             AdapterError: Triton or the folder does not tell.
         """
         generation, changes = self.registry.generation, self.registry.changes
-        suspects = {model: model.changes for model in self.registry.all_in(State.LOADED) if self.is_suspect(model)}
+        suspects = [model for model in self.registry.all_in(State.LOADED) if self.is_suspect(model)]
         is_quiet = not self.registry.operations() and self.ports.server.problem is None
         if not suspects and not is_quiet and generation == self._generation:
             return BUSY_SECONDS
@@ -210,7 +210,7 @@ class Looks:
             return BUSY_SECONDS
         return await self._compare(rows, placed)
 
-    async def _judge(self, suspects: Mapping[Model, int], generation: int, rows: Rows) -> None:
+    async def _judge(self, suspects: Sequence[Model], generation: int, rows: Rows) -> None:
         """
         What an operation holds meanwhile stays suspect, and after a return of Triton what was not lost before.
 
@@ -230,7 +230,7 @@ class Looks:
             self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
         async for model in by_turns(suspects):
-            if model.operation is not None or model.changes != suspects[model]:
+            if not self.is_suspect(model) or model.generation >= generation:  # unloaded, or loaded anew, since the question
                 continue
             if model in lost:
                 self.registry.move(model, State.LOST)

@@ -42,8 +42,6 @@ class Model:
     confirmed: float = 0.0
     """When it was loaded, or confirmed by an equal load, by the journal's clock."""
     operation: Operation | None = None
-    changes: int = 0
-    """How often its state has changed: equal counts mean that nothing has happened in between."""
     generation: int = 0
     """Of `Registry.generation`: the last one of which it is known that Triton had the model."""
     pause_seconds: float = 0.0
@@ -145,7 +143,6 @@ class Registry:
         model.state = state
         if state is not State.ABSENT:
             self._by_state[state][model.model_id] = model
-        model.changes += 1
         model.since = self._journal.now()
         self._memory.moved(model.model_id, state.value, model.size_bytes)
         self.changes += 1
