@@ -17,7 +17,7 @@ from typing import get_args
 
 import structlog
 
-from adapter.errors import AdapterError, InvalidModel, some
+from adapter.errors import AdapterError, some
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
@@ -86,14 +86,14 @@ def _finding(model_id: str, record: Record | None, rows: Sequence[ServerModel], 
     if not rows and placed is None:
         return Finding(model_id, State.ABSENT, record, None)
     known = record if record is not None and _is_of(record, placed) else None
+    was = known.state if known else None
     if serves(model_id, rows):
-        is_wanted = known is None or known.state not in ("unloading", "failed")
-        return Finding(model_id, State.LOADED if is_wanted else State.FAILED, known, placed)
+        return Finding(model_id, State.FAILED if was in ("unloading", "failed") else State.LOADED, known, placed)
     if known is None or not is_untouched(rows):
         return Finding(model_id, State.FAILED, known, placed)
-    if has_restarted and known.state == "loading":
+    if has_restarted and was == "loading":
         return Finding(model_id, State.FAILED, known, placed, known.content.crash if known.content else None)
-    is_lost = known.state in ("loaded", "lost") or (known.state == "loading" and known.confirmed > 0)
+    is_lost = was in ("loaded", "lost") or (was == "loading" and known.confirmed > 0)
     return Finding(model_id, State.LOST if is_lost else State.FAILED, known, placed)
 
 
@@ -235,7 +235,7 @@ class Looks:
             if model in lost:
                 self.registry.move(model, State.LOST)
                 if placed.get(model.model_id) != model.placed:
-                    self.worker.count_failed(model, InvalidModel("its directory is not the one that was placed"))
+                    self.registry.count_lost(model, "refused", "its directory is not the one that was placed")
                     self.worker.unload(model.model_id, is_background=True)
             elif generation == self.registry.generation:
                 model.generation = generation

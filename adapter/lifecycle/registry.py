@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import structlog
+
 from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
 from adapter.model import Artifact, ModelSpec, Named
@@ -19,6 +21,8 @@ from adapter.ports import Journal, Memory
 from adapter.records import Content, Record
 from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
@@ -158,10 +162,12 @@ class Registry:
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 
-    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"]) -> None:
-        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts."""
+    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"], cause: str = "") -> None:
+        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts. `cause`: of a failure."""
         if self.lost.pop(model.model_id, None) is not None:
             metrics.RESTORES.labels(outcome).inc()
+            if cause:
+                log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=cause)
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""

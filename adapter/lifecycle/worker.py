@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 import structlog
 
@@ -151,7 +151,7 @@ class Worker:
         Triton is asked last: its answer is the one that grows old.
         """
         model = operation.model
-        operation.enter("check", self._triton("Triton has not said whether it serves the model"))
+        operation.enter("check", lambda: self.ports.server.problem or "Triton has not said whether it serves the model")
         if await self.fetching.is_another(operation, spec):
             return False
         if model.state is State.LOADED:
@@ -194,17 +194,13 @@ class Worker:
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
         model_id, server = operation.model.model_id, self.ports.server
-        operation.enter("measure", self._triton("Triton has not told the size of the model"))
+        operation.enter("measure", lambda: server.problem or "Triton has not told the size of the model")
         reported = await server.reported_bytes(model_id)
         if reported is None and not await server.is_ready(model_id):
             if is_untouched((await server.index()).get(model_id, ())):
                 raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
             raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
-
-    def _triton(self, words: str) -> Callable[[], str]:
-        """What a question to Triton waits for."""
-        return lambda: self.ports.server.problem or words
 
     # ---- down
 
@@ -219,7 +215,8 @@ class Worker:
         if is_stopped or model.named is None:
             loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
         if not is_stopped and (operation.kind == "restore" or model.state is State.LOADING):
-            self.count_failed(model, failure)
+            is_crash = isinstance(failure, (ServerDied, CrashesTriton))
+            self.registry.count_lost(model, "crashed" if is_crash else "refused", str(failure))
         is_unheard = model.state is State.LOADED and operation.is_sent and operation.kind == "load"  # no caller was told of it
         is_hopeless = model.state is State.LOST and operation.kind == "restore" and not is_stopped
         try:
@@ -227,13 +224,6 @@ class Worker:
                 await self._take_down(operation)
         except Exception as trouble:  # noqa: BLE001 - the outcome is known already; the model is FAILED and says so
             log.warning("undo.failed", model_id=model.model_id, state=model.state.value, cause=str(trouble))
-
-    def count_failed(self, model: Model, failure: AdapterError) -> None:
-        """A model that Triton had lost does not come back from the files that are placed."""
-        if model.model_id in self.registry.lost:
-            outcome: Literal["crashed", "refused"] = "crashed" if isinstance(failure, (ServerDied, CrashesTriton)) else "refused"
-            log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=str(failure))
-            self.registry.count_lost(model, outcome)
 
     async def _take_down(self, operation: Operation, phase: Phase = "undo") -> None:
         """
