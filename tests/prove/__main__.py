@@ -13,11 +13,12 @@ from pathlib import Path
 from tests.prove.phases import PHASES, TOP, Amounts
 from tests.prove.report import markdown, read, told, write
 
-FULL = {"seeds": 20_000, "traffic_seconds": 1_500, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
-QUICK = {"seeds": 200, "traffic_seconds": 60, "fuzz": 200, "soak": 150, "soak_real": 50}
+FULL = {"seeds": 20_000, "traffic_seconds": 1_500, "eviction_minutes": 20, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
+QUICK = {"seeds": 200, "traffic_seconds": 60, "eviction_minutes": 3, "fuzz": 200, "soak": 150, "soak_real": 50}
 MEANING = {
     "seeds": "histories of the simulation",
     "traffic_seconds": "seconds of faults with the simulator's traffic on",
+    "eviction_minutes": "minutes of each of three runs with more models than fit",
     "fuzz": "examples of each fuzz test",
     "soak": "cycles over the fake Triton",
     "soak_real": "cycles over the real Triton",

@@ -45,6 +45,7 @@ class Amounts:
     seeds: int
     first_seed: int
     traffic_seconds: int
+    eviction_minutes: int
     fuzz: int
     soak: int
     soak_real: int
@@ -88,6 +89,23 @@ def traffic(amounts: Amounts) -> Proof:
                 proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
             proof.notes.append(said["calls"])
             proof.wrong += said["broken"][:MOST_WRONG]
+    if code and not proof.wrong:
+        proof.wrong.append(f"it ended with code {code}")
+    return proof
+
+
+def evictions(amounts: Amounts) -> Proof:
+    """More models than fit, with measured sizes and with an oracle."""
+    words = ["-m", "tests.prove.evictions", "--minutes", amounts.eviction_minutes, "--seed", amounts.seed]
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        proof, code, _ = _ran("evictions: measured sizes, an oracle, and files × 1.25", [*words, "--json", found])
+        proof.command = proof.command.partition(" --json")[0]
+        if found.is_file():
+            said = json.loads(found.read_text())
+            proof.figures += [{name: str(value) for name, value in run.items() if name != "broken"} for run in said["runs"]]
+            proof.notes.append(f"the group's limit: {said['limit_mib']} MiB; the run over files has none, and goes on")
+            proof.wrong += said["wrong"]
     if code and not proof.wrong:
         proof.wrong.append(f"it ended with code {code}")
     return proof
@@ -196,6 +214,7 @@ PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
     "traffic": traffic,
     "memory": memory,
+    "evictions": evictions,
     "fuzz": fuzz,
     "simulation": simulation,
     **{name: _suite(name) for name in SUITES},
