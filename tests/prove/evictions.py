@@ -36,7 +36,7 @@ from tests.real.models import write
 
 LIMIT_MIB, BUFFER_MIB = 900, 200
 """Of the group, and what is kept free of models: Triton itself, and growth."""
-RATE = 4.0
+RATE = 1.0
 """Requests a second."""
 SAMPLE_SECONDS, TRUTH_SECONDS = 0.1, 2.0
 MOST_MORE = 1.2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.prove.net.mistakes import Mistake
 
 LEDGER = "unit/memory/test_the_ledger.py"
+WATCH = "unit/memory/test_the_watch.py"
 MISTAKES = (
     Mistake(
         "neighbours forgotten",
@@ -36,7 +37,7 @@ MISTAKES = (
         "adapter/memory/watch.py",
         "return told if told is not None and self._clock() - told.at < OLD_SECONDS else None",
         "return told",
-        ("unit/memory/test_the_watch.py",),
+        (WATCH,),
     ),
     Mistake(
         "a full Triton",
@@ -44,7 +45,47 @@ MISTAKES = (
         "adapter/memory/watch.py",
         "told.used_bytes > NEARLY_FULL * told.limit_bytes",
         "told.used_bytes > 2 * told.limit_bytes",
-        ("unit/memory/test_the_watch.py",),
+        (WATCH,),
+    ),
+    Mistake(
+        "ended processes",
+        "A process that has ended, as the one in which Triton completes a config, is waited for.",
+        "adapter/memory/ledger.py",
+        "for pid, known in self._stubs.items() if pid in report.later}",
+        "for pid, known in self._stubs.items()}",
+        (LEDGER,),
+    ),
+    Mistake(
+        "untold processes",
+        "A model is measured without those of its processes that were not told yet.",
+        "adapter/memory/ledger.py",
+        "if report.later <= self._stubs.keys():",
+        "if report.later is not None:",
+        (LEDGER,),
+    ),
+    Mistake(
+        "a full GPU",
+        "Models are loaded beyond the memory of their GPU.",
+        "adapter/memory/watch.py",
+        "device.used_bytes - kept + size_bytes > device.total_bytes",
+        "device.used_bytes > device.total_bytes",
+        (WATCH,),
+    ),
+    Mistake(
+        "a base of models",
+        "An adapter that starts beside loaded models takes all that is used for Triton's own.",
+        "adapter/memory/ledger.py",
+        "if booked_bytes is not None and not self.is_watching",
+        "if not self.is_watching",
+        (WATCH,),
+    ),
+    Mistake(
+        "one copy",
+        "The files of a model count once, though each instance holds them.",
+        "adapter/layout/model_config.py",
+        "return max(held.values(), default=1)",
+        "return 1",
+        ("unit/layout/test_each_copy_of_a_model_counts.py",),
     ),
     Mistake(
         "measured less",
