@@ -41,17 +41,18 @@ SUITES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much of each: histories of the simulation, seconds of traffic, examples of each fuzz test, cycles of load and unload."""
+    """How much of each: histories of the simulation, seconds of traffic, minutes with more models than fit, examples of each fuzz test, cycles of load and unload."""
 
     seeds: int
     traffic_seconds: int
+    eviction_minutes: int
     fuzz: int
     soak: int
     soak_real: int
 
 
-FULL = Amounts(20_000, 1_500, 20_000, 50_000, 5_000)
-QUICK = Amounts(200, 60, 200, 150, 50)
+FULL = Amounts(20_000, 1_500, 20, 20_000, 50_000, 5_000)
+QUICK = Amounts(200, 60, 3, 200, 150, 50)
 SEED = 1
 """Of everything that is random, beside the simulation."""
 JOBS = os.cpu_count() or 1
@@ -88,6 +89,23 @@ def traffic(amounts: Amounts) -> Proof:
         proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
     proof.notes += [said["calls"]] if said else []
     proof.wrong += said.get("broken", [])[:MOST_WRONG]
+    return proof
+
+
+def evictions(amounts: Amounts) -> Proof:
+    """More models than fit, with measured sizes and with an oracle."""
+    words = ["-m", "tests.prove.evictions", "--minutes", amounts.eviction_minutes, "--seed", SEED]
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        proof, code, _ = _ran("evictions: measured sizes, an oracle, and files × 1.25", [*words, "--json", found])
+        proof.command = proof.command.partition(" --json")[0]
+        if found.is_file():
+            said = json.loads(found.read_text())
+            proof.figures += [{name: str(value) for name, value in run.items() if name != "broken"} for run in said["runs"]]
+            proof.notes.append(f"the group's limit: {said['limit_mib']} MiB; the run over files has none, and goes on")
+            proof.wrong += said["wrong"]
+    if code and not proof.wrong:
+        proof.wrong.append(f"it ended with code {code}")
     return proof
 
 
@@ -188,6 +206,7 @@ PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
     "traffic": traffic,
     "memory": memory,
+    "evictions": evictions,
     "fuzz": fuzz,
     "simulation": simulation,
     **{name: _suite(name) for name in SUITES},

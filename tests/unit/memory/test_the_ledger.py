@@ -199,7 +199,10 @@ def test_gpus_count_once_their_metrics_are_new_enough() -> None:
 def test_another_triton_begins_anew() -> None:
     rig = Rig()
     rig.load("a", 50)
+    rig.ledger.seen_devices({"g0": Device(100 * MIB, 1 << 40)}, rig.at)
+    assert rig.ledger.fullest(1)
     rig.move("a", "lost")
+    assert rig.ledger.fullest(1) is None, "not told of the new one yet"
     rig.used = 35
     rig.look()
     assert rig.ledger.base_bytes == 35 * MIB
