@@ -17,6 +17,7 @@ from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import Collector, Lines, all_of
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of
 from adapter.inference import Failure, InferenceFailed
+from adapter.settings.fronts import LlmSettings
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
 UNKNOWN_ID = -1
@@ -50,8 +51,8 @@ class Wanted:
     wishes: Wishes
     is_stream: bool | None
     """None: it does not say."""
-    messages: Sequence[Mapping[str, Any]] = ()
-    """Of a chat: the prompt is made of them."""
+    messages: bytes = b""
+    """Of a chat, as JSON: the prompt is made of them."""
     choices: int = 1
     """For each prompt."""
     has_usage: bool = False
@@ -74,12 +75,14 @@ class Lmi:
     """Status where the model's own files are wrong."""
     full: int = NO_SPACE
     """Status where memory is out."""
+    model = ""
+    """Its name, as an answer has it."""
     failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
     is_list = False
     """An answer that is no stream is one of all prompts."""
 
-    def read(self, value: Any, _model: str) -> Wanted:
+    def read(self, value: Any) -> Wanted:
         """Of a parsed body. Raises BadPayload; HttpError 400."""
         if not isinstance(value, dict):
             raise BadPayload("the body must be a JSON object with inputs")
@@ -123,14 +126,14 @@ class Lmi:
         tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
         return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
 
-    def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
+    def told(self, error: AdapterError | HttpError, names: Collection[str], said: bytes | bytearray = b"") -> Told:
         """
         Of a failed request.
 
         Args:
             error: what has failed.
             names: of the model: they do not count where a text says that memory is out.
-            said: the request: neither do its words.
+            said: the body: neither do its words.
         """
         if isinstance(error, HttpError):
             is_bad = isinstance(error, BadPayload) or error.status == 400
@@ -164,6 +167,21 @@ class Lmi:
 
     def _details(self, end: Collector) -> Mapping[str, Any]:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meant:
+    """What a body means to a language model."""
+
+    schema: Lmi
+    own: LlmSettings | None = None
+    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
+    wanted: Wanted | None = None
+    """None: the body is not read yet."""
+    problem: HttpError | AdapterError | None = None
+    """Why nothing can be asked."""
+    model: str = ""
+    """That the body names."""
 
 
 class Dynamic(Lmi):
@@ -214,9 +232,9 @@ class Tgi(Lmi):
         self._is_stream = is_stream
         """None: the body says it."""
 
-    def read(self, value: Any, model: str) -> Wanted:
+    def read(self, value: Any) -> Wanted:
         """As `Lmi`."""
-        wanted = super().read(value, model)
+        wanted = super().read(value)
         return wanted if self._is_stream is None else replace(wanted, is_stream=self._is_stream)
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:

@@ -41,7 +41,7 @@ MISTAKES = (
         "body without bound",
         "A body longer than HTTP_MAX_BODY_BYTES is read.",
         "adapter/fronts/bodies.py",
-        "                    if size > self._limit:\n                        raise _too_large(self._limit)\n",
+        "                    if len(body) > self._limit:\n                        raise _too_large(self._limit)\n",
         "",
         ("fronts/test_v2_rest.py", "fronts/test_bodies_take_bounded_memory.py"),
     ),
@@ -55,10 +55,10 @@ MISTAKES = (
     ),
     Mistake(
         "parsing not counted",
-        "What parsing makes of a body is not counted.",
-        "adapter/fronts/bodies.py",
-        "self.take(_parsed_bytes(body, end) + _PASSED_ON",
-        "self.take(0 * _parsed_bytes(body, end) + _PASSED_ON",
+        "What parsing makes of a body has no bound.",
+        "adapter/fronts/children.py",
+        "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))",
+        "resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))",
         ("fronts/test_bodies_take_bounded_memory.py",),
     ),
     Mistake(
