@@ -8,7 +8,7 @@ GenerationParameters; TGI `router/src/validation.rs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -75,6 +75,8 @@ class Wishes:
     ignored: Sequence[str] = ()
     """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
+    sequences: int = 1
+    """Of one prompt, of which the likeliest is answered; `n` and `best_of` say it."""
 
 
 def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
@@ -116,6 +118,19 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         ignored=sorted(name[:MOST_SHOWN] for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
         is_tgi=is_tgi,
     )
+
+
+def with_sequences(wishes: Wishes, *, is_stream: bool) -> Wishes:
+    """The same, where `n` or `best_of` may ask for several sequences. Raises BadParameter: such a request cannot have them."""
+    found: dict[str, Any] = {name: wishes.given[name] for name in ("n", "best_of") if name in wishes.given}
+    if not found:
+        return wishes
+    name = max(found, key=lambda name: int(found[name]))
+    if wishes.is_greedy or wishes.seed is not None:
+        raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
+    if is_stream or found[name] > MOST_PROMPTS:
+        raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
+    return replace(wishes, sequences=found[name], has_details=True)
 
 
 def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:

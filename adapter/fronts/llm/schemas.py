@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import Collector, Lines, all_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of, with_sequences
 from adapter.inference import Failure, InferenceFailed
 from adapter.settings.fronts import LlmSettings
 
@@ -96,7 +96,10 @@ class Lmi:
         wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
         if not isinstance(is_stream, bool | None):
             raise BadPayload("stream must be true or false")
-        return Wanted(prompts=prompts, wishes=wishes, is_stream=is_stream)
+        if not (self.is_tgi or self.is_dynamic):
+            wishes = with_sequences(wishes, is_stream=bool(is_stream))
+        is_stream = is_stream if wishes.sequences == 1 else False
+        return Wanted(prompts=prompts, wishes=wishes, is_stream=is_stream, choices=wishes.sequences)
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
         """The lines of a stream, out of the tokens of each prompt; here there is one."""
@@ -106,9 +109,15 @@ class Lmi:
             yield self.line(token, index, end, has_details=has_details)
 
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
-        """An answer that is no stream: of all prompts."""
-        values = [self.whole(end, has_details=has_details) for end in ends]
-        return values if self.is_list else values[0]
+        """An answer that is no stream: of all prompts, or of all sequences of one."""
+        if self.is_list:
+            return [self.whole(end, has_details=has_details) for end in ends]
+        best, *others = sorted(ends, key=lambda end: sum(token.log_prob or 0 for token in end.tokens or ()), reverse=True)
+        value = dict(self.whole(best, has_details=has_details))
+        if others:
+            details = [self.whole(end, has_details=True) for end in others]
+            value["details"]["best_of_sequences"] = [{**each["details"], "generated_text": each["generated_text"]} for each in details]
+        return value
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """One token of a stream, counted from 1; the last has the end."""
