@@ -165,6 +165,7 @@ class _Handlers:
         info = await info_of(self.inference, place)
         language = await self.answering.opened(model, request.front)
         schema, found = await request.read_by(meant, self.settings.schema, info, language)
+        self._serving(model.name)  # a DELETE may have come before the end of the body
         if isinstance(found, Meant):
             return await self.answering.answer(request, model, found)
         if schema == "infer":

@@ -133,6 +133,11 @@ def test_a_list_of_prompts_as_a_stream(http: Http, model: str) -> None:
     assert found == [{"outputs": [" a", " b"]}, {"outputs": [" a", " c"]}, {"outputs": [" a", " b"]}]
 
 
+def test_a_stream_of_many_prompts_begins_eight_at_a_time(http: Http) -> None:
+    found = lines(ask(http, "vllm", ["a"] * 9 + ["</s>"], True, max_new_tokens=1))
+    assert found == [{"outputs": [" a"] * 8 + ["", ""]}, {"outputs": [""] * 8 + [" a", ""]}]
+
+
 def test_a_prompt_that_has_ended_waits_for_the_others(http: Http) -> None:
     found = lines(ask(http, "vllm", ["a </s>", "b", "</s>"], stream=True, max_new_tokens=3))
     assert found == [{"outputs": [" a", " b", ""]}, {"outputs": ["", " b", ""]}, {"outputs": ["", " b", ""]}]

@@ -106,7 +106,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
-    unsampled = {names[name] for name in SAMPLING & known.keys() if is_greedy and given[name] != 0}
+    unsampled = {names[name] for name in (SAMPLING | {"seed"}) & known.keys() if is_greedy and given[name] != 0}
     return Wishes(
         max_new_tokens=most,
         is_greedy=is_greedy,
@@ -135,16 +135,13 @@ def with_sequences(wishes: Wishes, *, is_stream: bool) -> Wishes:
 
 def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:
     """
-    Whether tokens are drawn: `do_sample` says it, or, where it does not, any parameter of sampling.
+    Whether tokens are drawn: `do_sample` says it, as in LMI 0.31; with TGI any parameter of sampling does, too.
 
-    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples. At a temperature of 0, or of no probability,
-    nothing is drawn: backends refuse such values, and the best token is what is meant.
+    At a temperature of 0, or of no probability, nothing is drawn: backends refuse such values, and the best token is what is meant.
     """
     if given.get("temperature") == 0 or given.get("top_p") == 0:
         return False
-    if "do_sample" in given and (given["do_sample"] or not is_tgi):
-        return bool(given["do_sample"])
-    return any(name in known for name in SAMPLING)
+    return bool(given.get("do_sample")) or (is_tgi and any(name in known for name in SAMPLING))
 
 
 def checked(name: str, kind: Any, value: Any) -> Any:

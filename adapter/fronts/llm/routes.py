@@ -28,7 +28,7 @@ from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, place_of, ser
 from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, texts
+from adapter.fronts.llm.generating import AT_ONCE, Asked, Collector, all_of, generation, lines_of, texts
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Meant, Tgi, Told, tgi_body
@@ -266,9 +266,10 @@ class Answering:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
-                generations = (generation(self._inference, asked, [prompt]) for prompt in asked.prompts)
-                begun = await all_of(map(stack.enter_async_context, generations))
-                lines = [await stack.enter_async_context(aclosing(each.lines())) for each in begun]
+                generations = [generation(self._inference, asked, [prompt]) for prompt in asked.prompts]
+                begun = await all_of(map(stack.enter_async_context, generations[:AT_ONCE]))
+                sources = [each.lines() for each in begun] + [lines_of(each) for each in generations[AT_ONCE:]]
+                lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
                 async with aclosing(schema.stream(lines, has_details=asked.wishes.has_details)) as values:
                     async for value in values:
                         await stream.write(framed(value))

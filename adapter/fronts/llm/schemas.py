@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import Collector, Lines, all_of
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, all_of
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of, with_sequences
 from adapter.inference import Failure, InferenceFailed
 from adapter.settings.fronts import LlmSettings
@@ -200,15 +200,21 @@ class Dynamic(Lmi):
     is_list = True
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
-        """A line has the next text of each prompt; of one that has ended an empty one. Without any text there is one line."""
-        is_open, has_line = True, False
-        while is_open:
-            found = await all_of(anext(each, None) for each in lines)
-            is_open = any(entry is not None for entry in found)
-            outputs = [entry[0].text if entry is not None else "" for entry in found]
-            if any(outputs) or not (is_open or has_line):
-                has_line = True
-                yield {"outputs": outputs}
+        """
+        A line has the next text of each prompt; of one that has ended, or not begun, an empty one. Without any text there is one line.
+        """
+        has_line = False
+        for start in range(0, len(lines), AT_ONCE):
+            found: Sequence[Any] = [None]
+            while found:
+                found = await all_of(anext(each, None) for each in lines[start : start + AT_ONCE])
+                texts = [entry[0].text if entry is not None else "" for entry in found]
+                if any(texts):
+                    has_line = True
+                    yield {"outputs": [""] * start + texts + [""] * (len(lines) - start - len(texts))}
+                found = [entry for entry in found if entry is not None]
+        if not has_line:
+            yield {"outputs": [""] * len(lines)}
 
     def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -269,11 +275,11 @@ class Tgi(Lmi):
 
     def _token(self, token: Token) -> Mapping[str, Any]:
         token_id = UNKNOWN_ID if token.id is None else token.id
-        return {"id": token_id, "text": token.text, "logprob": token.log_prob, "special": False}
+        return {"id": token_id, "text": token.text, "logprob": token.log_prob, "log_prob": token.log_prob, "special": False}
 
     def _details(self, end: Collector) -> Mapping[str, Any]:
         count = UNKNOWN_ID if end.generated_tokens is None else end.generated_tokens
-        return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed}
+        return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed, "inputs": end.prompt}
 
 
 def tgi_body(status: int, text: str) -> Mapping[str, Any]:

@@ -93,7 +93,8 @@ class _Handlers:
 
     async def ready(self, request: Request) -> web.Response:
         is_here = self.models is None or (self.models.obstacle is None and not self._is_restoring(self.models))
-        return _health(request, "ready", is_well=is_here and await self.triton.is_ready())
+        is_well = is_here and await self.triton.is_ready()
+        return _health(request, "ready", is_well=is_well and (self.inference is self.triton or await self.inference.is_live()))
 
     def _is_restoring(self, models: Models) -> bool:
         """Whether models are being loaded again; some may never come back."""
