@@ -41,7 +41,10 @@ SUITES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much of each: histories of the simulation, seconds of traffic, minutes with more models than fit, examples of each fuzz test, cycles of load and unload."""
+    """
+    How much of each: histories of the simulation, seconds of traffic, minutes with more models than fit, examples of each fuzz test,
+    cycles of load and unload.
+    """
 
     seeds: int
     traffic_seconds: int
