@@ -190,11 +190,11 @@ class Facts:
 
     def given(self, spec: ModelSpec) -> int | None:
         """Prediction that needs no storage. None: no size was given, or Triton has shown that what was given is not true."""
-        remembered = self.remembered(spec)
-        if not spec.size_hint_bytes or (remembered is not None and not self._fits(remembered.size_bytes)):
+        remembered, given = self.remembered(spec), spec.size_hint_bytes
+        if not given or (remembered is not None and not self._fits(remembered.size_bytes)):
             return None
         seen = _seen_bytes(remembered)
-        return self.predicted(max(spec.size_hint_bytes, seen), is_sure=spec.size_hint_bytes >= seen)
+        return self.predicted(max(given, seen), is_sure=given >= seen)
 
     def remembered(self, spec: ModelSpec) -> Sized | None:
         """What was loaded last of what is asked for."""

@@ -25,7 +25,7 @@ from adapter.layout import rules
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.states import State
-from adapter.model import FRONT_FILES, Artifact, Layout, Listing, ModelSpec, SourceFile, Survey
+from adapter.model import FRONT_FILES, Artifact, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import Ports, StoredModel
 from adapter.records import Content
 from adapter.workers import Workers
@@ -187,15 +187,16 @@ class Fetching:
 
     async def _look(self, spec: ModelSpec, guesses: list[int]) -> None:
         try:
-            await self._guess(spec, await self.ports.store.survey(spec, SURVEY_SECONDS, wanted), guesses)
+            await self._guess(spec, guesses)
         except AdapterError as error:
             if not isinstance(error, SourceUnavailable):  # the load will be refused
                 guesses.append(self.facts.default_bytes)
         except Exception:
             log.exception("prediction.crashed", model_id=spec.model_id)
 
-    async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
+    async def _guess(self, spec: ModelSpec, guesses: list[int]) -> None:
         """Of half a listing, or of an archive, at least the default, or more where more was seen."""
+        survey = await self.ports.store.survey(spec, SURVEY_SECONDS, wanted)
         facts, listing, remembered = self.facts, survey.listing, self.facts.remembered(spec)
         if listing is None:
             if remembered is None and not spec.size_hint_bytes:

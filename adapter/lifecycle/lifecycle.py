@@ -17,16 +17,16 @@ from typing import cast
 from adapter import errors
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
-from adapter.lifecycle.known import Known, RepositoryCalls
 from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import RECONCILER, Reconciler
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
+from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.ports import Ports
-from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
+from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.waits import end
@@ -36,8 +36,8 @@ ANSWER_SECONDS = 1.0
 Of a load's budget, kept for its undo and its answer; a tenth of a short budget. A load that waits for storage gives
 up that much earlier, and says why.
 """
-IDLE_SECONDS = 1.0
-"""A drain ends when nothing has run for this long: late unloads are still answered."""
+IDLE_LOOKS = 20
+"""A drain ends when more looks in a row, one each 0.05 s, see nothing under way: late unloads are still answered."""
 
 
 class RuntimeLifecycle:
@@ -58,8 +58,9 @@ class RuntimeLifecycle:
         self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
         self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended = self._reconciler.ended
-        known = Known(registry, ports, lambda: self.obstacle)
-        self.known, self.find, self.find_id = known.known, known.find, known.find_id
+        self._by_name: dict[str, Model] = {}
+        """As of `_changes`."""
+        self._changes = -1
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
@@ -173,6 +174,52 @@ class RuntimeLifecycle:
             operation.stop(errors.Draining("the adapter is shutting down"))
         return await self._is_settled(deadline)
 
+    # ---- what fronts see: by the names that callers gave, and never waiting
+
+    def known(self) -> list[KnownModel]:
+        """As `Models.known`. Raises ServerUnavailable."""
+        self._check_complete()
+        return [self._seen(model) for _, model in sorted(self._names().items())]
+
+    def find(self, name: str) -> KnownModel | None:
+        """As `Models.find`. Raises ServerUnavailable."""
+        return self._found(self._names().get(name))
+
+    def find_id(self, model_id: str) -> KnownModel | None:
+        """As `find`, by Triton's name. Raises ServerUnavailable."""
+        return self._found(self.registry.find(model_id))
+
+    def _found(self, model: Model | None) -> KnownModel | None:
+        if model is not None and _is_anything(model):
+            return self._seen(model)
+        self._check_complete()
+        return None
+
+    def _check_complete(self) -> None:
+        """Of an earlier process's models it is known only that there were some."""
+        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self._ports.journal.records):
+            raise errors.ServerUnavailable(str(self.obstacle))
+
+    def _names(self) -> dict[str, Model]:
+        """A name can only come or go with a change in the registry."""
+        if self._changes != self.registry.changes:
+            there = [model for model in self.registry if _is_anything(model)]
+            self._by_name = {model.named.name if model.named else model.model_id: model for model in there}
+            self._changes = self.registry.changes
+        return self._by_name
+
+    def _seen(self, model: Model) -> KnownModel:
+        named, is_going = model.named, model.is_going
+        return KnownModel(
+            model_id=model.model_id,
+            name=named.name if named else model.model_id,
+            url=named.url if named else str(self._ports.repository.folder / model.model_id),
+            is_serving=not is_going and model.state is State.LOADED,
+            is_coming_back=not is_going and model.model_id in self.registry.lost,
+            is_going=is_going,
+            placed=model.placed,
+        )
+
     # ---- loads and unloads
 
     async def _claimed(self, spec: ModelSpec, *, is_new: bool) -> Operation:
@@ -236,12 +283,15 @@ class RuntimeLifecycle:
         return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
 
     async def _is_settled(self, deadline: float) -> bool:
-        loop = asyncio.get_running_loop()
-        idle_since = loop.time()
-        while (now := loop.time()) < deadline:
-            if self.registry.operations():
-                idle_since = now
-            elif now - idle_since >= IDLE_SECONDS:
+        time, looks_idle = asyncio.get_running_loop().time, 0
+        while time() < deadline:
+            looks_idle = 0 if self.registry.operations() else looks_idle + 1
+            if looks_idle > IDLE_LOOKS:
                 return True
             await asyncio.sleep(0.05)
         return not self.registry.operations()
+
+
+def _is_anything(model: Model) -> bool:
+    """Not an unload of something that was never there, or that is gone."""
+    return model.state is not State.ABSENT or (model.operation is not None and model.operation.kind == "load")

@@ -17,7 +17,7 @@ from typing import get_args
 
 import structlog
 
-from adapter.errors import AdapterError, InvalidModel, some
+from adapter.errors import AdapterError, some
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
@@ -86,14 +86,14 @@ def _finding(model_id: str, record: Record | None, rows: Sequence[ServerModel], 
     if not rows and placed is None:
         return Finding(model_id, State.ABSENT, record, None)
     known = record if record is not None and _is_of(record, placed) else None
+    was = known.state if known else None
     if serves(model_id, rows):
-        is_wanted = known is None or known.state not in ("unloading", "failed")
-        return Finding(model_id, State.LOADED if is_wanted else State.FAILED, known, placed)
+        return Finding(model_id, State.FAILED if was in ("unloading", "failed") else State.LOADED, known, placed)
     if known is None or not is_untouched(rows):
         return Finding(model_id, State.FAILED, known, placed)
-    if has_restarted and known.state == "loading":
+    if has_restarted and was == "loading":
         return Finding(model_id, State.FAILED, known, placed, known.content.crash if known.content else None)
-    is_lost = known.state in ("loaded", "lost") or (known.state == "loading" and known.confirmed > 0)
+    is_lost = was in ("loaded", "lost") or (was == "loading" and known.confirmed > 0)
     return Finding(model_id, State.LOST if is_lost else State.FAILED, known, placed)
 
 
@@ -195,7 +195,7 @@ class Looks:
             AdapterError: Triton or the folder does not tell.
         """
         generation, changes = self.registry.generation, self.registry.changes
-        suspects = {model: model.changes for model in self.registry.all_in(State.LOADED) if self.is_suspect(model)}
+        suspects = [model for model in self.registry.all_in(State.LOADED) if self.is_suspect(model)]
         is_quiet = not self.registry.operations() and self.ports.server.problem is None
         if not suspects and not is_quiet and generation == self._generation:
             return BUSY_SECONDS
@@ -210,7 +210,7 @@ class Looks:
             return BUSY_SECONDS
         return await self._compare(rows, placed)
 
-    async def _judge(self, suspects: Mapping[Model, int], generation: int, rows: Rows) -> None:
+    async def _judge(self, suspects: Sequence[Model], generation: int, rows: Rows) -> None:
         """
         What an operation holds meanwhile stays suspect, and after a return of Triton what was not lost before.
 
@@ -230,12 +230,12 @@ class Looks:
             self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
         async for model in by_turns(suspects):
-            if model.operation is not None or model.changes != suspects[model]:
+            if not self.is_suspect(model) or model.generation >= generation:  # unloaded, or loaded anew, since the question
                 continue
             if model in lost:
                 self.registry.move(model, State.LOST)
                 if placed.get(model.model_id) != model.placed:
-                    self.worker.count_failed(model, InvalidModel("its directory is not the one that was placed"))
+                    self.registry.count_lost(model, "refused", "its directory is not the one that was placed")
                     self.worker.unload(model.model_id, is_background=True)
             elif generation == self.registry.generation:
                 model.generation = generation

@@ -7,10 +7,10 @@ It tells where its time went, what it waits for, why it was stopped, and how it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
@@ -44,7 +44,7 @@ class Operation:
     """A load, an unload or a restore under way, and who waits for it. Times are those of the event loop."""
 
     task: asyncio.Task[None]
-    """Ends when the id is free again."""
+    """No caller's cancellation reaches it. When it has ended the id is free again."""
 
     def __init__(self, kind: Kind, model: Model, spec: ModelSpec | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -70,11 +70,6 @@ class Operation:
         """When it, or its undo, began."""
         self._told_by: Callable[[], str | None] | None = None
 
-    def start(self, work: Coroutine[Any, Any, None], on_end: Callable[[Operation], None]) -> None:
-        """Run `work` as a task that no caller's cancellation reaches."""
-        self.task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
-        self.task.add_done_callback(lambda _: on_end(self))
-
     def enter(self, phase: Phase | None, told_by: Callable[[], str | None] | None = None) -> None:
         """Begin this phase, which ends the one before; `told_by` says what it waits for, where `waits` does not."""
         now = self._loop.time()
@@ -88,16 +83,13 @@ class Operation:
             if self._phase == "pull":
                 LOAD_BYTES.remove(self.model.model_id, kind)
             if phase == "pull":
-                LOAD_BYTES.labels(self.model.model_id, kind).set_function(partial(self._pulled_bytes, number))
+                LOAD_BYTES.labels(self.model.model_id, kind).set_function(partial(lambda at: self.waits.progress()[at], number))
         self._phase, self._entered, self._told_by = phase, now, told_by
 
     def _log_pull(self) -> None:
         done, expected = self.waits.progress()
         log.info("load.progress", model_id=self.model.model_id, done_bytes=done, expected_bytes=expected)
         self._timer = self._loop.call_later(LOG_SECONDS, self._log_pull)
-
-    def _pulled_bytes(self, number: int) -> int:
-        return self.waits.progress()[number]
 
     def phases(self) -> dict[str, float]:
         """Seconds by phase in order, the running one included, rounded to 0.1 ms."""

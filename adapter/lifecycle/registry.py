@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import structlog
+
 from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
 from adapter.model import Artifact, ModelSpec, Named
@@ -19,6 +21,8 @@ from adapter.ports import Journal, Memory
 from adapter.records import Content, Record
 from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
@@ -42,8 +46,6 @@ class Model:
     confirmed: float = 0.0
     """When it was loaded, or confirmed by an equal load, by the journal's clock."""
     operation: Operation | None = None
-    changes: int = 0
-    """How often its state has changed: equal counts mean that nothing has happened in between."""
     generation: int = 0
     """Of `Registry.generation`: the last one of which it is known that Triton had the model."""
     pause_seconds: float = 0.0
@@ -145,7 +147,6 @@ class Registry:
         model.state = state
         if state is not State.ABSENT:
             self._by_state[state][model.model_id] = model
-        model.changes += 1
         model.since = self._journal.now()
         self._memory.moved(model.model_id, state.value, model.size_bytes)
         self.changes += 1
@@ -161,10 +162,12 @@ class Registry:
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 
-    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"]) -> None:
-        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts."""
+    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"], cause: str = "") -> None:
+        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts. `cause`: of a failure."""
         if self.lost.pop(model.model_id, None) is not None:
             metrics.RESTORES.labels(outcome).inc()
+            if cause:
+                log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=cause)
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 import structlog
 
@@ -67,14 +67,15 @@ class Worker:
         """Begin to unload, for a call or in the background; the id must have no operation."""
         operation = self.registry.begin("unload", model_id)
         operation.is_background = is_background
-        return self._start(operation, self._unload)
+        return self._start(operation, partial(self._take_down, phase="unload"))
 
     def unfinished(self, obstacle: str) -> UnloadUnfinished:
         """The error of an unload whose bound has come: Triton has none of its own."""
         return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
     def _start(self, operation: Operation, steps: Steps) -> Operation:
-        operation.start(self._run(operation, steps), self._ended)
+        operation.task = asyncio.create_task(self._run(operation, steps), name=f"{operation.kind} {operation.model.model_id}")
+        operation.task.add_done_callback(lambda _: self._ended(operation))
         return operation
 
     async def _run(self, operation: Operation, steps: Steps) -> None:
@@ -118,7 +119,7 @@ class Worker:
             return LoadedModel(model.size_bytes, self._concurrency(model))
         await self.ports.repository.claim(model.model_id)
         if model.state is not State.ABSENT or not self.registry.is_complete:
-            await self._take_down(operation, "undo")
+            await self._take_down(operation)
             await self.ports.repository.claim(model.model_id)  # the take-down gave the name back
         self.registry.move(model, State.PULLING)
         layout = await self.fetching.fetch(operation, spec)
@@ -150,7 +151,7 @@ class Worker:
         Triton is asked last: its answer is the one that grows old.
         """
         model = operation.model
-        operation.enter("check", self._triton("Triton has not said whether it serves the model"))
+        operation.enter("check", lambda: self.ports.server.problem or "Triton has not said whether it serves the model")
         if await self.fetching.is_another(operation, spec):
             return False
         if model.state is State.LOADED:
@@ -158,7 +159,7 @@ class Worker:
         try:
             await self._restore(operation)
         except ModelRefused:  # now; it is loaded anew
-            await self._take_down(operation, "undo")
+            await self._take_down(operation)
             return False
         return True
 
@@ -193,7 +194,7 @@ class Worker:
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
         model_id, server = operation.model.model_id, self.ports.server
-        operation.enter("measure", self._triton("Triton has not told the size of the model"))
+        operation.enter("measure", lambda: server.problem or "Triton has not told the size of the model")
         reported = await server.reported_bytes(model_id)
         if reported is None and not await server.is_ready(model_id):
             if is_untouched((await server.index()).get(model_id, ())):
@@ -201,15 +202,7 @@ class Worker:
             raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
 
-    def _triton(self, words: str) -> Callable[[], str]:
-        """What a question to Triton waits for."""
-        return lambda: self.ports.server.problem or words
-
     # ---- down
-
-    async def _unload(self, operation: Operation) -> None:
-        await self._take_down(operation, "unload")
-        await operation.noted(self.ports.journal)
 
     async def _undo(self, operation: Operation, failure: AdapterError, *, is_stopped: bool) -> None:
         """
@@ -222,24 +215,17 @@ class Worker:
         if is_stopped or model.named is None:
             loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
         if not is_stopped and (operation.kind == "restore" or model.state is State.LOADING):
-            self.count_failed(model, failure)
+            is_crash = isinstance(failure, (ServerDied, CrashesTriton))
+            self.registry.count_lost(model, "crashed" if is_crash else "refused", str(failure))
         is_unheard = model.state is State.LOADED and operation.is_sent and operation.kind == "load"  # no caller was told of it
         is_hopeless = model.state is State.LOST and operation.kind == "restore" and not is_stopped
         try:
             if model.state in (State.PULLING, State.LOADING, State.FAILED) or is_unheard or is_hopeless:
-                await self._take_down(operation, "undo")
+                await self._take_down(operation)
         except Exception as trouble:  # noqa: BLE001 - the outcome is known already; the model is FAILED and says so
             log.warning("undo.failed", model_id=model.model_id, state=model.state.value, cause=str(trouble))
-        await operation.noted(self.ports.journal)
 
-    def count_failed(self, model: Model, failure: AdapterError) -> None:
-        """A model that Triton had lost does not come back from the files that are placed."""
-        if model.model_id in self.registry.lost:
-            outcome: Literal["crashed", "refused"] = "crashed" if isinstance(failure, (ServerDied, CrashesTriton)) else "refused"
-            log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=str(failure))
-            self.registry.count_lost(model, outcome)
-
-    async def _take_down(self, operation: Operation, phase: Phase) -> None:
+    async def _take_down(self, operation: Operation, phase: Phase = "undo") -> None:
         """
         From any state (ABSENT: unknown, so Triton is asked) to ABSENT: memory free, files gone, its artifact given up.
 
@@ -266,6 +252,7 @@ class Worker:
         self.registry.move(model, State.ABSENT)
         if artifact is not None:
             await self.ports.store.release(artifact)
+        await operation.noted(self.ports.journal)
 
     async def _free_memory(self, model_id: str) -> None:
         try:

@@ -120,6 +120,7 @@ class Ledger:
         for table in (*tables, self._held, self._device_base, self._kept):
             table.clear()
         self._leaving.clear()
+        self._devices = {}
         self.base_bytes, self._unreturned = None, 0.0
 
     def seen(self, report: Report, booked_bytes: int | None) -> None:

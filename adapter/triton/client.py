@@ -41,7 +41,6 @@ _RESTRICTED = "This protocol is restricted"
 _CLOSED = ("Connection refused", "No such file or directory")
 """The second one of a Unix socket."""
 _NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
-_UNKNOWN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
 
 
@@ -192,7 +191,7 @@ class TritonClient:
 def _meaning(code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
         return TritonSilent(f"no answer within {timeout_seconds:g} s")
-    if code is grpc.StatusCode.CANCELLED or (code in _UNKNOWN and details.startswith(_BROKEN)):
+    if code is grpc.StatusCode.CANCELLED or details.startswith(_BROKEN):
         return TritonDied(details)
     return _unavailable(details) if code is grpc.StatusCode.UNAVAILABLE else CallRefused(details)
 

@@ -64,7 +64,7 @@ class Connection:
         """The log says that Triton is away."""
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
-        self._returns = asyncio.Queue[bool]()
+        self.returns = asyncio.Queue[bool]()
         """Of each return that is not told yet: whether it is certainly another process."""
 
     # ---- whether Triton answers
@@ -130,10 +130,6 @@ class Connection:
 
     # ---- whether it is the same process
 
-    async def returned(self) -> bool:
-        """Wait for the next return; whether it is certainly another process."""
-        return await self._returns.get()
-
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that the models are gone. Counted once."""
         self.began_at = max(self.began_at, self._time())
@@ -167,7 +163,7 @@ class Connection:
             is_another = self.began_at == math.inf or name != self._name
             if is_another:
                 self.confirm_restart()
-            self._returns.put_nowait(is_another)
+            self.returns.put_nowait(is_another)
         self.began_at = min(self.began_at, now)
         self._has_answered, self._name = True, name
         return True

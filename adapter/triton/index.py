@@ -107,13 +107,13 @@ class Index:
 
     async def pause(self, since: float) -> None:
         """
-        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 1 s.
+        Between two looks of one who waits since then: half of that time at most, 5 ms to 1 s.
 
         All who wait look at the same times, so one answer is for many: looks at times of their own made the 99th percentile of
         inference beside 50 unloads four times as long.
         """
         now = self._time()
-        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
+        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 2, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
         await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
     async def listing(self) -> list[ServerModel]:

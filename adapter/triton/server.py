@@ -87,7 +87,7 @@ class TritonServer:
         self._wrong: str | None = None
         # what the parts do for the lifecycle as it is
         self.watch = connection.watch
-        self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
+        self.returned, self.confirm_restart = connection.returns.get, connection.confirm_restart
         self.queue = self._loads.queue
         self.unload = self._unloads.free
         self.purge = self._unloads.purge

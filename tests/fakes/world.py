@@ -533,26 +533,23 @@ class FakeJournal(_Port):
         return asyncio.get_running_loop().time()
 
     def note(self, entry: Record | Crashes | Sized | Needed) -> None:
-        if not self.process.is_alive:
-            return
-        if isinstance(entry, Record):
-            self.world.records[entry.model_id] = entry
-        elif isinstance(entry, Sized):
-            self.world.sizes[entry.content.spec] = entry
-        elif isinstance(entry, Needed):
-            self.world.needed[entry.needed] = entry
-        else:
-            self.world.crashes[entry.digest] = entry
+        table, key = self._place(entry)
+        if self.process.is_alive:
+            table[key] = entry
 
     def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
-        if not self.process.is_alive:
-            return
+        table, key = self._place(entry)
+        if self.process.is_alive:
+            table.pop(key, None)
+
+    def _place(self, entry: Record | Crashes | Sized | Needed) -> tuple[dict[str, Any], str]:
         if isinstance(entry, Record):
-            self.world.records.pop(entry.model_id, None)
-        elif isinstance(entry, Sized):
-            self.world.sizes.pop(entry.content.spec, None)
-        elif isinstance(entry, Crashes):
-            self.world.crashes.pop(entry.digest, None)
+            return self.world.records, entry.model_id
+        if isinstance(entry, Sized):
+            return self.world.sizes, entry.content.spec
+        if isinstance(entry, Needed):
+            return self.world.needed, entry.needed
+        return self.world.crashes, entry.digest
 
     async def written(self) -> None:
         await self.world.visit("written", is_traced=False)

@@ -41,21 +41,26 @@ SUITES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much of each."""
+    """How much of each: histories of the simulation, seconds of traffic, minutes with more models than fit, examples of each fuzz test, cycles of load and unload."""
 
     seeds: int
-    first_seed: int
     traffic_seconds: int
+    eviction_minutes: int
     fuzz: int
     soak: int
     soak_real: int
-    seed: int
-    jobs: int
+
+
+FULL = Amounts(20_000, 1_500, 20, 20_000, 50_000, 5_000)
+QUICK = Amounts(200, 60, 3, 200, 150, 50)
+SEED = 1
+"""Of everything that is random, beside the simulation."""
+JOBS = os.cpu_count() or 1
 
 
 def simulation(amounts: Amounts) -> Proof:
     """Histories in virtual time."""
-    words = ["-m", "tests.simulation", "--seeds", amounts.seeds, "--from", amounts.first_seed, "--jobs", amounts.jobs]
+    words = ["-m", "tests.simulation", "--seeds", amounts.seeds, "--jobs", JOBS]
     proof, code, output = _ran("simulation: histories in virtual time", words)
     found = re.search(r"^(\d+) seeds in .*?: (\d+) failed", output, re.M)
     if found is None:
@@ -76,7 +81,7 @@ def triton(amounts: Amounts) -> Proof:
 
 def traffic(amounts: Amounts) -> Proof:
     """Faults with the traffic of ModelMesh's simulator on, on the real parts."""
-    options = ["--models", 50, "--rate", 30, "--fault-pause", 3, "--seconds", amounts.traffic_seconds, "--seed", amounts.seed]
+    options = ["--models", 50, "--rate", 30, "--fault-pause", 3, "--seconds", amounts.traffic_seconds, "--seed", SEED]
     words = ["-m", "tests.mesh", "--faults", "--keep-going", *options]
     proof, said = _said("faults with the traffic of ModelMesh's simulator on", words)
     for row in said.get("faults", ()):
@@ -84,6 +89,23 @@ def traffic(amounts: Amounts) -> Proof:
         proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
     proof.notes += [said["calls"]] if said else []
     proof.wrong += said.get("broken", [])[:MOST_WRONG]
+    return proof
+
+
+def evictions(amounts: Amounts) -> Proof:
+    """More models than fit, with measured sizes and with an oracle."""
+    words = ["-m", "tests.prove.evictions", "--minutes", amounts.eviction_minutes, "--seed", SEED]
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        proof, code, _ = _ran("evictions: measured sizes, an oracle, and files × 1.25", [*words, "--json", found])
+        proof.command = proof.command.partition(" --json")[0]
+        if found.is_file():
+            said = json.loads(found.read_text())
+            proof.figures += [{name: str(value) for name, value in run.items() if name != "broken"} for run in said["runs"]]
+            proof.notes.append(f"the group's limit: {said['limit_mib']} MiB; the run over files has none, and goes on")
+            proof.wrong += said["wrong"]
+    if code and not proof.wrong:
+        proof.wrong.append(f"it ended with code {code}")
     return proof
 
 
@@ -100,7 +122,7 @@ def fuzz(amounts: Amounts) -> Proof:
     """Hostile input of any kind."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.xml"
-        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", amounts.seed, *ALL]
+        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", SEED, *ALL]
         words = ["-m", "pytest", "-q", "tests/fuzz", *options, f"--junitxml={found}"]
         proof, code, _ = _ran("fuzz: hostile input", words)
         proof.command = f"scripts/test tests/fuzz {shlex.join(map(str, options))}"
@@ -118,17 +140,17 @@ def fuzz(amounts: Amounts) -> Proof:
 
 def soak(amounts: Amounts) -> Proof:
     """Many cycles over the fake Triton."""
-    return _soaked("fake", amounts.soak, amounts.seed)
+    return _soaked("fake", amounts.soak)
 
 
 def soak_real(amounts: Amounts) -> Proof:
     """Many cycles over the real Triton."""
-    return _soaked("real", amounts.soak_real, amounts.seed)
+    return _soaked("real", amounts.soak_real)
 
 
-def net(amounts: Amounts) -> Proof:
+def net(_: Amounts) -> Proof:
     """Mistakes planted in the product: a row for each package, which survives where the tests find the mistake."""
-    words = ["-m", "tests.prove.net", "--whole", "--jobs", amounts.jobs, "--json"]
+    words = ["-m", "tests.prove.net", "--whole", "--jobs", JOBS, "--json"]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / RECORD.name
         proof, code, _ = _ran("net: mistakes planted in the product", [*words, found])
@@ -184,6 +206,7 @@ PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
     "traffic": traffic,
     "memory": memory,
+    "evictions": evictions,
     "fuzz": fuzz,
     "simulation": simulation,
     **{name: _suite(name) for name in SUITES},
@@ -203,8 +226,8 @@ def _is_bad(case: ElementTree.Element) -> bool:
     return case.find("failure") is not None or case.find("error") is not None
 
 
-def _soaked(triton: str, cycles: int, seed: int) -> Proof:
-    words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", seed]
+def _soaked(triton: str, cycles: int) -> Proof:
+    words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", SEED]
     proof, said = _said(f"soak over the {triton} Triton", words)
     proof.figures += said.get("rows", [])
     proof.notes += [said["note"]] if said else []

@@ -37,6 +37,12 @@ class MemoryGroup:
         numbers = dict(line.split() for line in (self.folder / "memory.stat").read_text().splitlines())
         return sum(int(numbers[name]) for name in (("total_rss", "total_shmem") if "total_rss" in numbers else ("anon", "shmem")))
 
+    @property
+    def kills(self) -> int:
+        """Of processes of the group, by the kernel."""
+        name = "memory.oom_control" if (self.folder / "memory.oom_control").exists() else "memory.events"
+        return int(dict(line.split() for line in (self.folder / name).read_text().splitlines())["oom_kill"])
+
     def limit(self, limit_bytes: int) -> None:
         """Have the kernel kill above that."""
         name = "memory.limit_in_bytes" if (self.folder / "memory.limit_in_bytes").exists() else "memory.max"

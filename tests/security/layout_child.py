@@ -1,14 +1,13 @@
 """
 One hostile model, listed by the store and planned, in a process of its own: `python -m tests.security.layout_child CASE FOLDER`.
 
-Prints one line of JSON: how it ended, in which words, and by how many bytes the process grew. Cases are
+Prints one line of JSON: how it ended, in which words, and by how many MiB the process grew. Cases are
 functions here, by name. The address space is bounded: what grows without end fails, and hurts nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import resource
 import sys
@@ -24,6 +23,7 @@ from adapter.model import Layout
 from adapter.volume.volume import Volume
 from adapter.workers import QUICK_ITEMS
 from tests.builders import a_spec
+from tests.security import unmeasured
 from tests.unit.storage.rigs import make_rig, opened
 
 MANY = 100_000
@@ -115,7 +115,7 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
         return plan(*args)  # type: ignore[arg-type]
 
     fetching.rules.plan = watched  # type: ignore[attr-defined, assignment]
-    before = _forget_peak()
+    before = unmeasured.forget_peak()
     made = fetching.Fetching(mock.Mock(), mock.Mock(), 30.0)
     try:
         layout = await made.planned(spec, await opened(rig.store, spec))
@@ -127,20 +127,7 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
         rig.store.close()
         volume.close()
     is_large = len(objects) > QUICK_ITEMS
-    return told | {"grown": _peak() - before, "on_loop": is_large and threading.main_thread().name in planned_in}
-
-
-def _forget_peak() -> int:
-    """Bytes resident now; what was resident earlier does not count in `_peak` any more."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
-
-
-def _peak() -> int:
-    """Most bytes that were resident at once."""
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024
+    return told | {"grown": unmeasured.mib("VmHWM") - before, "on_loop": is_large and threading.main_thread().name in planned_in}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -209,26 +206,19 @@ CASES = [(kind, name) for kind, bodies in BODIES.items() for name in bodies] + [
 
 
 def measure() -> None:
-    """Print how many KiB the process had at most, above what it had before; runs as a process of its own."""
+    """Print how many MiB the process had at most, above what it had before; runs as a process of its own."""
     kind, name = sys.argv[1:]
     hostile = endless_body(ENDLESS[name]) if name in ENDLESS else page(kind, BODIES[kind][name]())
     for behaviour in (page(kind, HONEST[kind]()), hostile):
         with Hell(behaviour) as server:
             bucket = bucket_of(kind, server.url)
-            gc.collect()
-            ctypes.CDLL(None).malloc_trim(0)
-            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc(5)
-            before = _kib("VmRSS")
+            before = unmeasured.forget_peak()
             try:
                 bucket.list_page("", Stop())
                 assert behaviour is not hostile or name in HARMLESS
             except AdapterError as error:
                 assert type(error) is SourceUnavailable and name not in HARMLESS, error.text
-            print(_kib("VmHWM") - before)
-
-
-def _kib(field: str) -> int:
-    return int(Path("/proc/self/status").read_text().partition(f"{field}:")[2].split()[0])
+            print(unmeasured.mib("VmHWM") - before)
 
 
 HERE = (("gcs", "numbers"), ("azure", "entities"), ("s3", "a million attributes"), ("s3", "entities"))
@@ -239,6 +229,6 @@ def test_a_listing_takes_no_more_than_an_honest_one_and_a_bound(kind: str, name:
     """Whatever a parser would make of it: a document of less than 4 MiB can take 250 MiB there, an endless one all that there is."""
     done = unmeasured.run("-c", "from tests.security.test_listings_that_are_none import measure; measure()", kind, name)
     assert done.returncode == 0, done.stderr
-    honest, peak = (int(line) / 1024 for line in done.stdout.split())
+    honest, peak = (float(line) for line in done.stdout.split())
     print(f"{kind} {name}: {peak:.1f} MiB; honest: {honest:.1f} MiB")
     assert peak < honest + MOST_MIB

@@ -25,7 +25,7 @@ from adapter.fronts.bodies import is_counted, parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred
-from adapter.lifecycle.known import RepositoryCalls
+from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.serving import Models
 from adapter.triton.inference.client import TritonInference

@@ -27,13 +27,6 @@ def web():
 
 
 @pytest.fixture
-def elsewhere():
-    """Another one."""
-    with Web() as started:
-        yield started
-
-
-@pytest.fixture
 def real(web_server):
     """A file of the real server."""
     web_server.put("m/file", CONTENT)
@@ -168,17 +161,6 @@ def test_a_redirect_is_followed(web, status, location):
     bucket = http_bucket(web.url, headers={"A": "1"})
     assert bucket.bytes_of(listed(bucket)) == b"content"
     assert all(request.headers.get("a") == "1" for request in web.requests)
-
-
-def test_stored_headers_do_not_follow_to_another_server(web, elsewhere):
-    """Nor back again: who redirects there and back is not trusted with them."""
-    web.answers["/m/file"] = Answer(302, {"Location": f"{elsewhere.url}/x"})
-    elsewhere.answers["/x"] = Answer(302, {"Location": f"{web.url}/back"})
-    web.answers["/back"] = whole()
-    bucket = http_bucket(web.url, headers={"Authorization": "the-secret"})
-    assert bucket.bytes_of(listed(bucket)) == b"content"
-    assert elsewhere.requests and not [r for r in elsewhere.requests if "authorization" in r.headers]
-    assert {r.target for r in web.requests if "authorization" in r.headers} == {"/m/file"}
 
 
 def test_redirects_are_bounded(web):

@@ -1,89 +1,22 @@
 """
-The table of models as a front sees it: by the names that its callers gave, and never waiting for anybody.
-
-Each model is coming, serving or going, and nothing else. `RepositoryCalls` knows them by Triton's names, and beside them the models
-that others have put where Triton finds them. Of those nothing is kept: Triton that restarts has none of them, and their memory is
-booked nowhere.
+Triton's model repository for callers who know Triton's names: the adapter's own models, and beside them those that others have put
+where Triton finds them. Of those nothing is kept: Triton that restarts has none of them, and their memory is booked nowhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable
-from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import PROBE, Overrides, ServerModel, id_problem
-from adapter.ports import ModelServer, Ports
+from adapter.ports import ModelServer
 from adapter.serving import KnownModel, Models
 
 INDEX_SECONDS = 30.0
 """Longest wait for a list."""
-
-
-@dataclass(eq=False)
-class Known:
-    """Looks into the registry alone."""
-
-    registry: Registry
-    ports: Ports
-    obstacle: Callable[[], str | None]
-    """Why no model can be loaded or asked now."""
-    _by_name: dict[str, Model] = field(default_factory=dict)
-    """As of `_changes`."""
-    _changes: int = -1
-
-    def known(self) -> list[KnownModel]:
-        """As `Models.known`. Raises ServerUnavailable."""
-        self._check_complete()
-        return [self._seen(model) for _, model in sorted(self._names().items())]
-
-    def find(self, name: str) -> KnownModel | None:
-        """As `Models.find`. Raises ServerUnavailable."""
-        return self._found(self._names().get(name))
-
-    def find_id(self, model_id: str) -> KnownModel | None:
-        """As `find`, by Triton's name. Raises ServerUnavailable."""
-        return self._found(self.registry.find(model_id))
-
-    def _found(self, model: Model | None) -> KnownModel | None:
-        if model is not None and _is_anything(model):
-            return self._seen(model)
-        self._check_complete()
-        return None
-
-    def _check_complete(self) -> None:
-        """Of an earlier process's models it is known only that there were some."""
-        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self.ports.journal.records):
-            raise ServerUnavailable(str(self.obstacle()))
-
-    def _names(self) -> dict[str, Model]:
-        """A name can only come or go with a change in the registry."""
-        if self._changes != self.registry.changes:
-            there = [model for model in self.registry if _is_anything(model)]
-            self._by_name = {model.named.name if model.named else model.model_id: model for model in there}
-            self._changes = self.registry.changes
-        return self._by_name
-
-    def _seen(self, model: Model) -> KnownModel:
-        named, is_going = model.named, model.is_going
-        return KnownModel(
-            model_id=model.model_id,
-            name=named.name if named else model.model_id,
-            url=named.url if named else str(self.ports.repository.folder / model.model_id),
-            is_serving=not is_going and model.state is State.LOADED,
-            is_coming_back=not is_going and model.model_id in self.registry.lost,
-            is_going=is_going,
-            placed=model.placed,
-        )
-
-
-def _is_anything(model: Model) -> bool:
-    """Not an unload of something that was never there, or that is gone."""
-    return model.state is not State.ABSENT or (model.operation is not None and model.operation.kind == "load")
 
 
 @dataclass(eq=False)
