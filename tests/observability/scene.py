@@ -11,7 +11,7 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ import grpc
 import numpy as np
 
 from tests.observability.server import Prometheus
+from tests.real.install import CannotRunError
+from tests.real.memory_group import memory_group
 from tests.real.mesh import LONG_ENOUGH_SECONDS
 from tests.real.models import affine, sleeper
 from tests.real.pod import BUCKET, Pod, secret
@@ -43,6 +45,7 @@ SETTINGS = {
     "UNLOAD_TIMEOUT_SECONDS": "6",
 }
 PAUSE_SECONDS = 0.2
+MEMORY_LIMIT_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Scene:
     pod: Pod
     s3: S3Server
     prometheus: Prometheus
+    is_measured: bool
+    """Triton has a control group of its own, and the reporter."""
     start: float = field(default_factory=time.time)
 
     def play(self, seconds: float) -> None:
@@ -71,9 +76,11 @@ class Scene:
             traffic.join()
 
     def _triton_dies(self, seconds: float) -> None:
-        self.pod.triton.kill()
-        time.sleep(min(seconds, 3))
-        self.pod.triton.start()
+        for _ in range(2):  # Prometheus sees no increase in the first value of a series
+            self.pod.triton.kill()
+            time.sleep(min(seconds, 3))
+            self.pod.triton.start()
+            self.pod.mesh.load(KEPT, "python", KEPT)
 
     def _an_unload_is_held(self, seconds: float) -> None:
         mesh = self.pod.mesh
@@ -100,12 +107,20 @@ def scene() -> Iterator[Scene]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scene-")))
         s3 = stack.enter_context(S3Server())
         _fill(s3)
-        pod = stack.enter_context(Pod(folder / "pod", secret(folder / "storage-config", s3), SETTINGS))
+        volume = folder / "pod"
+        file, models = volume / "_adapter" / "triton-memory", volume / "_triton_models"
+        wrapper: Sequence[str] = ()
+        with contextlib.suppress(CannotRunError):
+            group = stack.enter_context(memory_group(folder / "group", file, models))
+            group.limit(MEMORY_LIMIT_BYTES)
+            wrapper = group.wrapper
+        pod = stack.enter_context(Pod(volume, secret(folder / "storage-config", s3), SETTINGS, wrapper=wrapper))
         pod.mesh.start()
         ports = {"triton-adapter": pod.adapter.metrics_url.removeprefix("http://"), "triton": f"127.0.0.1:{pod.triton.metrics_port}"}
         place = {"namespace": "models", "pod": "modelmesh-serving-triton-2.x-5d8f7c9b6d-x2x9q"}
         targets = [{"targets": [port], "labels": place | {"container": container}} for container, port in ports.items()]
-        yield Scene(pod, s3, stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": targets}])))
+        prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": targets}]))
+        yield Scene(pod, s3, prometheus, is_measured=bool(wrapper))
 
 
 def _fill(s3: S3Server) -> None:

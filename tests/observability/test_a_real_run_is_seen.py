@@ -15,12 +15,15 @@ from tests.real.polls import until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # the run counts in the first test
 WITHOUT_DATA = {"GPU memory", "ModelMesh: age of the least recently used model"}
 """There is no GPU, and no ModelMesh."""
+MEASURED = {"Announced, measured, limit", "Largest models"}
 STEP_SECONDS = 1
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel.title)
 def test_every_question_of_a_panel_is_answered(played: Scene, panel: Panel) -> None:
     """And each legend finds its labels in the answer."""
+    if panel.title in MEASURED and not played.is_measured:
+        pytest.skip("Triton has no control group of its own here")
     end = time.time()
     for query in panel.queries:
         expression = filled(query.expression, rate_seconds=20, range_seconds=round(end - played.start))
