@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +27,25 @@ HEADER = "# Rendered from the chart with {values}; scripts/render writes this fi
 Resource = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Folder:
-    """One kustomization."""
-
-    name: str
-    values: Mapping[str, object] = field(default_factory=dict)
-
-    def resources(self) -> list[Resource]:
-        """What the chart renders with these values, without what is Helm's."""
-        rendered = render(sets={**ALWAYS, **self.values})
-        kept = [each for each in rendered if HOOK not in each["metadata"].get("annotations", {}) and each["kind"] not in OF_TESTS]
-        return [without_helm(each) for each in kept]
-
-
-FOLDERS = (
-    Folder(name="base"),
-    Folder(name="built-in-adapter", values={"runtime.mode": "builtInAdapter"}),
-    Folder(
-        name="gpu",
-        values={
-            "capacity": {"memory": "81559Mi", "buffer": "2Gi"},
-            "triton.resources": {
-                "requests": {"cpu": "4", "memory": "32Gi"},
-                "limits": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"},
-            },
+FOLDERS: Mapping[str, Mapping[str, object]] = {
+    "base": {},
+    "built-in-adapter": {"runtime.mode": "builtInAdapter"},
+    "gpu": {
+        "capacity": {"memory": "81559Mi", "buffer": "2Gi"},
+        "triton.resources": {
+            "requests": {"cpu": "4", "memory": "32Gi"},
+            "limits": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"},
         },
-    ),
-)
+    },
+}
+"""Each a kustomization, and its values."""
+
+
+def resources(folder: str) -> list[Resource]:
+    """What the chart renders with the folder's values, without what is Helm's."""
+    rendered = render(sets={**ALWAYS, **FOLDERS[folder]})
+    kept = [each for each in rendered if HOOK not in each["metadata"].get("annotations", {}) and each["kind"] not in OF_TESTS]
+    return [without_helm(each) for each in kept]
 
 
 def main() -> int:
@@ -74,7 +64,7 @@ def main() -> int:
 
 def files() -> dict[Path, str]:
     """Path → text, of all of them."""
-    return {MANIFESTS / folder.name / name: text for folder in FOLDERS for name, text in _files_of(folder)}
+    return {MANIFESTS / folder / name: text for folder in FOLDERS for name, text in _files_of(folder)}
 
 
 def stale(wanted: Mapping[Path, str]) -> list[Path]:
@@ -92,28 +82,14 @@ def without_helm(resource: Resource) -> Resource:
     return bare
 
 
-def _files_of(folder: Folder) -> Iterator[tuple[str, str]]:
-    header = HEADER.format(values=_told(folder.values) or "its default values")
-    resources = folder.resources()
-    kustomization: Resource = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    kustomization["resources"] = [_file_name(each) for each in resources]
-    yield from ((_file_name(each), yaml_of(header, each)) for each in resources)
-    yield "kustomization.yaml", yaml_of(header, kustomization)
-
-
-def _file_name(resource: Resource) -> str:
-    return f"{resource['kind'].lower()}.yaml"
-
-
-def _told(values: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name}={yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]}" for name, value in values.items()
+def _files_of(folder: str) -> Iterator[tuple[str, str]]:
+    values = ", ".join(
+        f"{name}={yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]}" for name, value in FOLDERS[folder].items()
     )
-
-
-def yaml_of(header: str, resource: Resource) -> str:
-    """One file."""
-    return f"{header}\n{readable(resource, width=1000)}"
+    made = {f"{each['kind'].lower()}.yaml": each for each in resources(folder)}
+    kustomization: Resource = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(made)}
+    for name, each in (made | {"kustomization.yaml": kustomization}).items():
+        yield name, f"{HEADER.format(values=values or 'its default values')}\n{readable(each, width=1000)}"
 
 
 if __name__ == "__main__":

@@ -17,4 +17,4 @@ def test_the_files_are_those_that_the_chart_renders_now() -> None:
 def test_each_folder_stands_in_the_page() -> None:
     page = (MANIFESTS / "README.md").read_text()
 
-    assert [folder.name for folder in FOLDERS if f"[{folder.name}/]({folder.name})" not in page] == []
+    assert [folder for folder in FOLDERS if f"[{folder}/]({folder})" not in page] == []

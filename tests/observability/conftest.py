@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.chart import install
-from tests.observability.scene import Played, scene
+from tests.observability.scene import Scene, scene
 from tests.real import parts
 
 PLAYED_SECONDS = 12
@@ -21,9 +20,8 @@ def promtool() -> Path:
 
 
 @pytest.fixture(scope="module")
-def played(promtool: Path) -> Iterator[Played]:
+def played(promtool: Path) -> Iterator[Scene]:
     """Traffic and faults in one pod: some seconds, and the time that the faults take."""
-    with scene(["modelmesh-serving-triton-2.x-5d8f7c9b6d-x2x9q"]) as running:
-        start = time.time()
+    with scene() as running:
         running.play(PLAYED_SECONDS)
-        yield Played(running, start, time.time())
+        yield running

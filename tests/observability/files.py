@@ -53,7 +53,6 @@ class Panel:
     """A panel that shows something; rows are none."""
 
     title: str
-    kind: str
     unit: str
     queries: tuple[Query, ...]
     lines: frozenset[str]
@@ -118,7 +117,6 @@ def _panel(raw: Mapping[str, Any]) -> Panel:
     field = raw["fieldConfig"]
     return Panel(
         title=raw["title"],
-        kind=raw["type"],
         unit=field["defaults"]["unit"],
         queries=tuple(Query(target["expr"], target["legendFormat"]) for target in raw["targets"]),
         lines=frozenset(override["matcher"]["options"] for override in field["overrides"]),

@@ -40,7 +40,7 @@ def drawn(prometheus: Prometheus, start: float, end: float) -> str:
         box = ((x + 1.3) / COLUMNS, 1 - (y + height - 1.9) / rows, (width - 1.6) / COLUMNS, (height - 3.0) / rows)
         axes = figure.add_axes(box)
         axes.set_title(panel.title, loc="left", fontsize=8, fontweight="bold")
-        (_numbers if panel.kind == "stat" else _curves)(axes, panel, list(_series(prometheus, panel, start, end)))
+        (_numbers if panel.raw["type"] == "stat" else _curves)(axes, panel, list(_series(prometheus, panel, start, end)))
     written = StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None})
     return written.getvalue()
@@ -61,7 +61,7 @@ def shown(value: float, unit: str) -> str:
 def _series(prometheus: Prometheus, panel: Panel, start: float, end: float) -> Iterator[Series]:
     for query in panel.queries:
         expression = filled(query.expression, rate_seconds=RATE_SECONDS, range_seconds=round(end - start))
-        for found in prometheus.query_range(expression, start, end, (end - start) / POINTS):
+        for found in prometheus.ask("query_range", query=expression, start=start, end=end, step=(end - start) / POINTS)["result"]:
             points = [(float(when), float(value)) for when, value in found["values"] if math.isfinite(float(value))]
             if points:
                 yield _legend(query.legend, found["metric"]), [when for when, _ in points], [value for _, value in points]

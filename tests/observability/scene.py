@@ -1,5 +1,5 @@
 """
-A runtime of real pods for a few minutes: real Triton, adapter and S3, ModelMesh's calls, and faults on purpose.
+A real pod for a few minutes: real Triton, adapter and S3, ModelMesh's calls, and faults on purpose.
 
 What is loaded and what fails is the same in each run; times are those of the machine.
 """
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -46,38 +46,27 @@ SETTINGS = {
     "UNLOAD_TIMEOUT_SECONDS": "6",
 }
 PAUSE_SECONDS = 0.2
-
-
-def targets(name: str, pod: Pod) -> Iterator[dict[str, object]]:
-    """A pod for Prometheus, labelled as a PodMonitor labels it."""
-    place = {"namespace": "models", "pod": name}
-    adapter = pod.adapter.metrics_url.removeprefix("http://")
-    yield {"targets": [adapter], "labels": place | {"container": "triton-adapter"}}
-    yield {"targets": [f"127.0.0.1:{pod.triton.metrics_port}"], "labels": place | {"container": "triton"}}
+MEMORY_LIMIT_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What runs, and Prometheus over it."""
+    """What runs, Prometheus over it, and when it was played."""
 
-    pods: Sequence[Pod]
+    pod: Pod
     s3: S3Server
     prometheus: Prometheus
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the reporter runs: no control group can be made in some containers."""
-        return all((pod.volume / "_adapter" / "triton-memory").exists() for pod in self.pods)
+    is_measured: bool
+    """Triton has a control group of its own, and the reporter."""
+    start: float = field(default_factory=time.time)
 
     def play(self, seconds: float) -> None:
-        """Traffic for so long, and meanwhile: Triton of the first pod dies, an inference holds an unload, storage is away."""
+        """Traffic for so long, and meanwhile: Triton dies, an inference holds an unload, storage is away."""
         over = threading.Event()
-        for pod in self.pods:
-            for model in (*HELD, KEPT):
-                pod.mesh.load(model, "python", model)
-        threads = [threading.Thread(target=_traffic, args=(pod, number, over)) for number, pod in enumerate(self.pods)]
-        for thread in threads:
-            thread.start()
+        for model in (*HELD, KEPT):
+            self.pod.mesh.load(model, "python", model)
+        traffic = threading.Thread(target=_traffic, args=(self.pod, over))
+        traffic.start()
         try:
             for fault in (self._triton_dies, self._an_unload_is_held, self._storage_is_away):
                 time.sleep(seconds / 5)
@@ -85,16 +74,15 @@ class Scene:
             time.sleep(seconds / 6)
         finally:
             over.set()
-            for thread in threads:
-                thread.join()
+            traffic.join()
 
     def _triton_dies(self, seconds: float) -> None:
-        self.pods[0].triton.kill()
+        self.pod.triton.kill()
         time.sleep(min(seconds, 3))
-        self.pods[0].triton.start()
+        self.pod.triton.start()
 
     def _an_unload_is_held(self, seconds: float) -> None:
-        mesh = self.pods[-1].mesh
+        mesh = self.pod.mesh
         mesh.load("held", "python", "slow")
         request = mesh.infer_request("held", {"SECONDS": np.array([max(seconds, 12)], dtype=np.float32)})
         inference = mesh.triton.ModelInfer.future(request, timeout=LONG_ENOUGH_SECONDS)
@@ -106,46 +94,33 @@ class Scene:
     def _storage_is_away(self, seconds: float) -> None:
         self.s3.kill()
         with contextlib.suppress(grpc.RpcError):
-            self.pods[0].mesh.load("away", "python", "never-pulled")
+            self.pod.mesh.load("away", "python", "never-pulled")
         time.sleep(seconds)
         self.s3.start()
 
 
-@dataclass(frozen=True)
-class Played:
-    """A scene that is over, with Prometheus still there."""
-
-    scene: Scene
-    start: float
-    end: float
-
-
 @contextlib.contextmanager
-def scene(names: Sequence[str]) -> Iterator[Scene]:
-    """Pods of these names, ready and empty, and Prometheus, which scrapes them."""
+def scene() -> Iterator[Scene]:
+    """A pod, ready and empty, and Prometheus, which scrapes it with the labels of a PodMonitor."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scene-")))
         s3 = stack.enter_context(S3Server())
         _fill(s3)
-        config = secret(folder / "storage-config", s3)
-        pods = {name: stack.enter_context(_pod(stack, folder / name, config)) for name in names}
-        for pod in pods.values():
-            pod.mesh.start()
-        scraped = [target for name, pod in pods.items() for target in targets(name, pod)]
-        prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": scraped}]))
-        until(lambda: len(prometheus.query("up == 1")) == len(scraped), "the first look of Prometheus at each")
-        yield Scene(list(pods.values()), s3, prometheus)
-
-
-def _pod(stack: ExitStack, folder: Path, config: Path) -> Pod:
-    """With the reporter of memory in a control group of Triton's own, where one can be made."""
-    models = folder / "_triton_models"
-    models.mkdir(parents=True)
-    wrapper: Sequence[str] = ()
-    with contextlib.suppress(CannotRunError):
-        group = memory_group(folder.with_name(f"{folder.name}-group"), folder / "_adapter" / "triton-memory", models)
-        wrapper = stack.enter_context(group).wrapper
-    return Pod(folder, config, SETTINGS, wrapper=wrapper)
+        volume = folder / "pod"
+        file, models = volume / "_adapter" / "triton-memory", volume / "_triton_models"
+        wrapper: Sequence[str] = ()
+        with contextlib.suppress(CannotRunError):
+            group = stack.enter_context(memory_group(folder / "group", file, models))
+            group.limit(MEMORY_LIMIT_BYTES)
+            wrapper = group.wrapper
+        pod = stack.enter_context(Pod(volume, secret(folder / "storage-config", s3), SETTINGS, wrapper=wrapper))
+        pod.mesh.start()
+        ports = {"triton-adapter": pod.adapter.metrics_url.removeprefix("http://"), "triton": f"127.0.0.1:{pod.triton.metrics_port}"}
+        place = {"namespace": "models", "pod": "modelmesh-serving-triton-2.x-5d8f7c9b6d-x2x9q"}
+        targets = [{"targets": [port], "labels": place | {"container": container}} for container, port in ports.items()]
+        prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": targets}]))
+        until(lambda: len(prometheus.query("up == 1")) == len(targets), "the first look of Prometheus: it sees no increase before")
+        yield Scene(pod, s3, prometheus, is_measured=bool(wrapper))
 
 
 def _fill(s3: S3Server) -> None:
@@ -157,9 +132,9 @@ def _fill(s3: S3Server) -> None:
     s3.put_folder(BUCKET, "no-config", {"1/weights.bin": b"x"})
 
 
-def _traffic(pod: Pod, seed: int, over: threading.Event) -> None:
+def _traffic(pod: Pod, over: threading.Event) -> None:
     """ModelMesh's part: load, infer, evict; now and then a model that cannot be loaded, or is slow."""
-    choose = random.Random(seed)
+    choose = random.Random(0)
     held = list(HELD)
     while not over.wait(PAUSE_SECONDS):
         with contextlib.suppress(grpc.RpcError):  # faults are meant

@@ -46,11 +46,6 @@ class Prometheus:
         found: list[dict[str, Any]] = self.ask("query", query=expression, **parameters)["result"]
         return found
 
-    def query_range(self, expression: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
-        """Series with `values` each."""
-        found: list[dict[str, Any]] = self.ask("query_range", query=expression, start=start, end=end, step=step)["result"]
-        return found
-
     def __enter__(self) -> Prometheus:
         return started_on([], 1, self._start, "address already in use")
 

@@ -14,7 +14,7 @@ import yaml
 from tests.chart.admin import upstream
 from tests.chart.admin.api import INFERENCE_SERVICE, RUNTIME
 from tests.chart.admin.cluster import Cluster
-from tests.chart.manifests import FOLDERS, MANIFESTS, Folder
+from tests.chart.manifests import FOLDERS, MANIFESTS, resources
 from tests.chart.render import NAMESPACE
 from tests.chart.samples import documents
 
@@ -55,11 +55,11 @@ def names(cluster: Cluster) -> tuple[bool, list[str]]:
 OURS = (False, ["nvcr.io/nvidia/tritonserver:25.06-py3", "registry.example.com/modelmesh-triton-adapter:0.1.0"])
 
 
-@pytest.mark.parametrize("each", FOLDERS, ids=lambda each: each.name)
-def test_kustomize_gives_the_objects_that_helm_renders(each: Folder, cluster: Cluster) -> None:
-    built = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(MANIFESTS / each.name))))
+@pytest.mark.parametrize("folder_name", FOLDERS)
+def test_kustomize_gives_the_objects_that_helm_renders(folder_name: str, cluster: Cluster) -> None:
+    built = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(MANIFESTS / folder_name))))
 
-    assert sorted(built, key=itemgetter("kind")) == sorted(each.resources(), key=itemgetter("kind"))
+    assert sorted(built, key=itemgetter("kind")) == sorted(resources(folder_name), key=itemgetter("kind"))
 
 
 def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: Path) -> None:
