@@ -75,7 +75,7 @@ async def test_reason_arrives_whatever_its_characters() -> None:
         assert await ask(endpoint, ready=True) == (False, "not ready: 100 % für nichts − 語 😀")
 
 
-async def test_nobody_listens() -> None:
+async def test_no_process_listens() -> None:
     """The cause in words, not gRPC's list of addresses."""
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
