@@ -163,7 +163,7 @@ class ModelServer(Protocol):
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False) -> None:
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
 
@@ -173,10 +173,10 @@ class ModelServer(Protocol):
         Args:
             model_id: a placed model.
             on_sent: awaited once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: it gives its slot up when Triton has had it for the announced timeout.
+            has_limit: it gives its slot up when Triton has had it for the announced timeout.
 
         Raises:
-            BudgetExceeded: it yields, and Triton has had it for longer than that.
+            BudgetExceeded: it has a limit, and Triton has had it for longer than that.
             ModelRefused: Triton tried and failed; the text is Triton's reason.
             ServerDied: Triton died while it had the load. A load that Triton did not take is repeated instead.
             WrongServer: Triton is not in explicit mode.

@@ -115,6 +115,11 @@ class Operation:
         return self.kind == "restore" and self.model.state is State.LOST
 
     @property
+    def has_slot(self) -> bool:
+        """It has one of Triton's loading slots, or is the next to get one."""
+        return self._phase in ("queue", "triton")
+
+    @property
     def obstacle(self) -> str | None:
         """What the operation is waiting for now, in words."""
         return self.waits.words() or (self._told_by() if self._told_by else None)

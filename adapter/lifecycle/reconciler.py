@@ -261,7 +261,8 @@ class Reconciler:
             failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
             for model in islice(failed, places):
                 self.worker.unload(model.model_id, is_background=True)
-        places = self.at_once - sum(operation.kind == "restore" and not operation.is_ending for operation in operations)
+        taken = [each for each in operations if not each.is_ending and (each.kind == "restore" or each.has_slot)]
+        places = self.at_once - len(taken)  # a load that a call waits for comes before restores
         if places > 0:
             lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
             for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):

@@ -176,7 +176,7 @@ class Worker:
 
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
-            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
+            await server.load(model.model_id, on_sent, has_limit=operation.kind == "restore")
             reported = await self._measured(operation)
         except ServerDied:
             if model.state is State.LOADING and model.content is not None:

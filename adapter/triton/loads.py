@@ -4,8 +4,8 @@ The loads that Triton has, and which one it gets next.
 A load has a slot while it has a caller, and a place while Triton has it. Triton cannot cancel a load: when the caller
 goes, the load goes on in Triton. It is *left*: it gives its slot to the next one, and keeps its place until it ends,
 for it may keep one of Triton's load threads. `ended` lets the unload of the same model wait for it. The models of a
-bundle are one load, one after the other. First come, first served: of models that are loaded again in the background,
-the lifecycle begins no more than there are slots.
+bundle are one load, one after the other. First come, first served: the lifecycle begins restores only for slots that no
+load with a call needs.
 
 Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a
 load that Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a
@@ -57,7 +57,7 @@ class Limits:
     places: int
     """Most loads at once, those without callers included: as many as Triton has load threads."""
     load_seconds: float
-    """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    """The timeout that is announced to ModelMesh: so long a load with a limit may be in Triton."""
     silent_seconds: float = 60.0
     """So long a Triton that accepts connections may be silent."""
 
@@ -81,7 +81,7 @@ class Loads:
         """
 
     async def load(
-        self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False, overrides: Overrides | None = None
+        self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False, overrides: Overrides | None = None
     ) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
@@ -89,10 +89,10 @@ class Loads:
         Of a bundle, the inner models that Triton does not load with the top model come first.
 
         Raises:
-            BudgetExceeded: it yields, and has been in Triton for too long; Triton goes on with it.
+            BudgetExceeded: it has a limit, and has been in Triton for too long; Triton goes on with it.
             ModelRefused, ServerDied, WrongServer
         """
-        patience = self._limits.load_seconds if yields else None
+        patience = self._limits.load_seconds if has_limit else None
         await self.ended(model_id)  # without a slot: it holds up no other
         async with self._slots:
             await self._places.acquire()

@@ -113,13 +113,13 @@ class TritonServer:
 
     # ---- models
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False) -> None:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
         """
         self._unloads.forget(model_id)
         try:
-            await self._loads.load(model_id, on_sent, yields=yields)
+            await self._loads.load(model_id, on_sent, has_limit=has_limit)
         except ModelRefused as refused:
             if self._wrong is None:
                 raise

@@ -12,7 +12,6 @@ away for a time, hang (and lose nothing), and die over a content that is deadly.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -234,42 +233,6 @@ class _Returns:
         return is_another
 
 
-class _Slots:
-    """`count` at once; of those who wait, the ones that do not yield are first."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._numbers = itertools.count()
-        self._waiters: list[tuple[bool, int, asyncio.Future[None]]] = []
-
-    def locked(self) -> bool:
-        return not self._free
-
-    async def acquire(self, *, yields: bool) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        granted = asyncio.get_running_loop().create_future()
-        waiter = (yields, next(self._numbers), granted)
-        self._waiters.append(waiter)
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            else:
-                self.release()
-            raise
-
-    def release(self) -> None:
-        first = min((waiter for waiter in self._waiters if not waiter[2].done()), default=None)
-        if first is None:
-            self._free += 1
-            return
-        self._waiters.remove(first)
-        first[2].set_result(None)
-
-
 def _retrieved(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """A task whose failure does not need to be asked for."""
     task = asyncio.create_task(work)
@@ -416,7 +379,7 @@ class FakeServer(_Port):
 
     def __init__(self, world: World, process: Process | None = None, *, slots: int = 2) -> None:
         super().__init__(world, process or Process())
-        self._slots = _Slots(slots)
+        self._slots = asyncio.Semaphore(slots)
         self._sent: set[str] = set()
         self._returns = world.listen()
 
@@ -432,9 +395,9 @@ class FakeServer(_Port):
     def confirm_restart(self) -> None:
         """Counts nothing here."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False) -> None:
         await self.visit("slot", model_id)
-        await self._slots.acquire(yields=yields)
+        await self._slots.acquire()
         try:
             await self.world.until_answers()
             self.require_life()
