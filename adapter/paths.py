@@ -10,7 +10,7 @@ MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 3 * 1024
 """Of one path. Linux takes 4,096 bytes (PATH_MAX), and our own folders stand before it."""
 MAX_LEVELS = 500
-"""Segments of one path. What walks a tree opens one folder for each."""
+"""Segments of one path. A traversal of a tree opens one folder for each."""
 MAX_DIRECTORIES = 100_000
 """Of one model, at any depth."""
 MAX_PATHS_MIB = 32
@@ -47,7 +47,7 @@ def held_bytes(path: str) -> int:
 
 def check_size(directories: int, held: int) -> None:
     """
-    Whether one model may have so many directories, and paths that take so many bytes in memory.
+    Whether one model may have this number of directories, and paths that take this number of bytes in memory.
 
     Raises:
         TreeTooLarge: it may not.

@@ -121,7 +121,7 @@ class ModelRepository(Protocol):
         """Whether a directory of this name, if there is one, may be another writer's: then the adapter does not take it down."""
 
     async def claim(self, model_id: str) -> None:
-        """Make the name ours, before anything is written of it. Raises InvalidRequest: somebody else has a model of this name there."""
+        """Make the name ours, before anything is written of it. Raises InvalidRequest: another client has a model of this name there."""
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         """Make the model visible to Triton in one rename; of a bundle, the top model last. Returns its identity. Raises DiskFull."""

@@ -87,7 +87,7 @@ class Workers(Executor):
     def __init__(self, name: str, threads: int) -> None:
         """
         Raises:
-            StartError: the process cannot have so many threads; those that had started end.
+            StartError: the process cannot have this number of threads; those that had started end.
         """
         self._calls: SimpleQueue[_Item | None] = SimpleQueue()
         """The threads know this alone: they end when the pool is garbage. None ends them, one after another."""
@@ -179,8 +179,7 @@ async def to_its_end(told: asyncio.Future[T], stop: Callable[[], object]) -> T:
 
 def retrieve(future: asyncio.Future[T]) -> None:
     """
-    Look at an outcome that nobody may be left to ask for: asyncio would complain of an exception that nobody has
-    seen.
+    Look at an outcome that may have no reader left: asyncio would complain of an exception that was never read.
     """
     if not future.cancelled():
         future.exception()

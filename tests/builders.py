@@ -1,7 +1,7 @@
 """
 The nouns of the domain, and ModelMesh's request for a model, with whatever a test does not name; and archives.
 
-The one place of its kind for every tier. Knows `adapter.model` and the SPI's messages, no room of the adapter. Real models
+The one place of its kind for every tier. Knows `adapter.model` and the SPI's messages, no other package of the adapter. Real models
 (files that a Triton loads) are made in `tests/real/models.py`.
 """
 

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     spi.addoption("--spi-model-path", help="modelPath of a model that the endpoint can load; without it nothing is loaded there")
     spi.addoption("--spi-model-key", default="{}", help="its modelKey (JSON)")
     spi.addoption("--spi-model-type", default="", help="its modelType, for instance onnx")
-    triton = parser.getgroup("triton", "integration tests against a Triton that somebody else started")
+    triton = parser.getgroup("triton", "integration tests against a Triton that was started before")
     triton.addoption("--triton-endpoint", help="its gRPC target, for instance localhost:8001; everything that it has loaded is purged")
     triton.addoption("--triton-volume", help="folder shared with it; its --model-repository is _triton_models in there")
     writes = parser.getgroup("writes", "a disk that fails (tests/fault/test_every_write_may_fail.py)")

@@ -213,7 +213,7 @@ def _too_large(limit: int) -> HttpError:
 
 async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Result:
     """
-    What is to be done with so many bytes: in a thread, where the event loop's other requests would notice.
+    Do `work` for a body of this size: in a thread, where the event loop's other requests would notice.
 
     A cancel goes on when the thread has ended: until then it has the memory that was taken for it.
     """

@@ -33,7 +33,7 @@ from adapter.telemetry.redaction import in_one_line, remember
 
 REQUEST_ID = "X-Request-Id"
 SERVER = "adapter"
-"""A version would help nobody but who looks for a weak one."""
+"""A version would help only an attacker that looks for a weak one."""
 REPOSITORY = "model-repository"
 GROUPS = frozenset({"health", "metadata", "inference", REPOSITORY, "model-config", "statistics"})
 """Of routes, for HTTP_RESTRICTED_API."""

@@ -203,7 +203,7 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
 
 
 def forest_questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> dict[str, Decide]:
-    """Of the forests of a user's own config: whether it makes room for what they give; none where the format is unknown."""
+    """Of the forests of a user's own config: whether it declares the numbers that they give; none where the format is unknown."""
     said = config.said
     word = said.parameters["model_type"].string_value if "model_type" in said.parameters else "xgboost"
     if said.backend != FIL or word not in FORMATS:
@@ -253,7 +253,7 @@ def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
 
 
 def _width(side: Iterable[Any], name: str) -> int:
-    """Numbers for each row that the config makes room for; 0 where it does not say."""
+    """Numbers for each row that the config declares; 0 where it does not say."""
     dims = next((tensor.dims for tensor in side if tensor.name == name), ())
     return prod(dims) if dims and min(dims) > 0 else 0
 

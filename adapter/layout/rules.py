@@ -39,7 +39,7 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     """
     The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema.
 
-    Of a model in somebody else's folder (`spec.folders`) also those in a directory that wraps it.
+    Of a model in a folder of another program (`spec.folders`) also those in a directory that wraps it.
 
     Raises:
         InvalidModel: the configs of a bundle are too long together.
@@ -211,7 +211,7 @@ def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> str:
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     """
-    The files; of a model in somebody else's folder, what is in directories that hold nothing else, where that is laid out for Triton.
+    The files; of a model in a folder of another program, what is in directories that hold nothing else, where that is laid out for Triton.
 
     An archive of `my-model/` has such a one. Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go
     adapter.

@@ -40,7 +40,7 @@ class Tree:
     """
     Files by their path relative to one directory.
 
-    A directory of it holds the same paths, which may be long and many: they are cut where somebody asks for the files.
+    A directory of it holds the same paths, which may be long and many: they are cut where the files are asked for.
     """
 
     def __init__(self, files: Mapping[str, SourceFile], prefix: str = "") -> None:
@@ -139,7 +139,7 @@ def shown(paths: Iterable[str]) -> str:
 
 
 def shortened(path: str) -> str:
-    """One path for an error text: printable, and not longer than a line has room for."""
+    """One path for an error text: printable, and not longer than a line may be."""
     if len(path) > SHOWN_LENGTH:
         half = (SHOWN_LENGTH - 1) // 2
         path = f"{path[:half]}…{path[-half:]}"

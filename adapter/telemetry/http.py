@@ -5,7 +5,7 @@ Runs in a thread and a loop of its own, so that it still answers when the adapte
 Knows nothing of models; readiness is a callable that must be safe to call from another thread, and so must the notice that a
 ready adapter tells, and Triton's health; none of them waits. A client has a few seconds for its whole request, and as many to
 take the answer. While very many are connected, each new one ends the oldest one that has not sent its request: a flood of
-clients that say nothing keeps nobody waiting.
+clients that say nothing keeps no other client waiting.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ SECRET_FIELDS = frozenset({
     "access_key_id", "secret_access_key", "session_token", "model_key", "modelkey", "storage_params", "private_key", "client_key",
     "client_secret", "account_key", "sas_token", "connection_string", "password", "token", "access_token", "authorization", "headers",
 })  # fmt: skip
-"""Fields whose value is never logged, whoever passes it: the credentials of every storage type, and what holds them."""
+"""Fields whose value is never logged, whatever code passes it: the credentials of every storage type, and what holds them."""
 
 QUIET_LIBRARIES = dict.fromkeys(("boto3", "botocore", "google", "grpc", "asyncio"), logging.INFO)
 """The lowest level of each library, the only place that silences any. Debug lines of storage clients hold signed headers and tokens."""
@@ -47,7 +47,7 @@ def note(**fields: Any) -> None:
 
 @contextmanager
 def noting() -> Iterator[dict[str, Any]]:
-    """Collect what `note` is given inside. Used by whoever writes the canonical line."""
+    """Collect what `note` is given inside. Used by the writer of the canonical line."""
     notes: dict[str, Any] = {}
     token = _notes.set(notes)
     try:
@@ -61,7 +61,7 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
     stream = sys.stdout if stream is None else stream
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
-    logging.raiseExceptions = False  # a load must not end because nobody reads the log
+    logging.raiseExceptions = False  # a load must not end because the log has no reader
     is_json = settings.log_format == "json" or (settings.log_format == "auto" and not stream.isatty())
     level = getattr(logging, settings.log_level.upper())
     shared: list[Processor] = [

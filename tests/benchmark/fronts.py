@@ -45,7 +45,7 @@ class Case:
     """Requests in a row on one side."""
 
     def request(self) -> bytes:
-        """An inference of so many FP32, as JSON."""
+        """An inference of `floats` FP32, as JSON."""
         data = [round(float(number), 6) for number in np.random.default_rng(7).random(self.floats, np.float32)]
         tensor = {"name": "X", "shape": [self.floats], "datatype": "FP32", "data": data}
         body = json.dumps({"inputs": [tensor]}, separators=(",", ":")).encode()

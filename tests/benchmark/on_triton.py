@@ -22,7 +22,7 @@ from tests.real.triton import Triton
 BLOCK = 10
 """Models in a row on one side, before it is the other's turn."""
 AGAIN = 4
-"""Of all models, one in so many is unloaded and loaded once more, two at a time."""
+"""One model of each group of this size is unloaded and loaded once more, two at a time."""
 CALL_SECONDS = 60
 Act = Callable[[str], object]
 

@@ -27,7 +27,7 @@ from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
 from tests.real.polls import until
 
 MODELS, PENDING_SHARE = 500, 10
-"""Loaded at most, and one of so many is unloaded."""
+"""The most models that are loaded; one of each group of `PENDING_SHARE` is unloaded."""
 LEAST_ROUNDS = 4
 AT_ONCE = 4
 PAUSE_SECONDS = 0.002

@@ -1,5 +1,5 @@
 """
-What holds in every pod with Triton and the adapter, whoever made its runtime: each check yields sentences about what does not.
+What holds in every pod with Triton and the adapter, however its runtime was made: each check yields sentences about what does not.
 
 The checks see the pod as the controller assembles it. `PodView` reads what the two containers will be told.
 """
@@ -163,7 +163,7 @@ def threads(view: PodView) -> Iterator[str]:
 
 
 def storage(view: PodView) -> Iterator[str]:
-    """Whoever pulls sees the storage secret, and a pod of ours starts without it."""
+    """The container that pulls sees the storage secret, and a pod of ours starts without it."""
     puller = "puller" if "puller" in view.containers else ADAPTER
     folder = view.env(puller).get("STORAGE_CONFIG_DIR", "/storage-config")
     volume = view.volume((view.place(puller, folder) or ("", ""))[0])

@@ -1,4 +1,4 @@
-"""The fake Triton for whoever has no event loop: in a thread of its own."""
+"""The fake Triton for a test without an event loop: in a thread of its own."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class FailingDisk:
 
 
 class _File:
-    """An open file: its buffer is written by the C library of Python, which asks nobody."""
+    """An open file: its buffer is written by the C library of Python, which calls no function of ours."""
 
     def __init__(self, file: Any, disk: FailingDisk, place: str) -> None:
         self._file = file

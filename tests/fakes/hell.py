@@ -146,7 +146,7 @@ def trickled_body(length: int, *, pause_seconds: float = 1.0) -> Behaviour:
 
 
 def stalled_body(length: int, sent: int, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
-    """Says `length`, sends so many bytes of it, then nothing more."""
+    """Says `length`, sends `sent` bytes of it, then nothing more."""
 
     def answer(peer: Peer) -> None:
         peer.send(head_of(status, {"Content-Length": length, **(headers or {})}) + b"s" * sent)
@@ -159,7 +159,7 @@ def stalled_body(length: int, sent: int, status: int = 200, headers: Mapping[str
 
 
 def short_body(length: int, sent: int, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
-    """Says `length`, sends so many bytes of it, and hangs up."""
+    """Says `length`, sends `sent` bytes of it, and hangs up."""
 
     def answer(peer: Peer) -> None:
         peer.send(head_of(status, {"Content-Length": length, **(headers or {})}) + b"s" * sent)
@@ -169,7 +169,7 @@ def short_body(length: int, sent: int, status: int = 200, headers: Mapping[str, 
 
 
 def bomb(mebibytes: int = 256, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
-    """`Content-Encoding: gzip` that nobody asked for: about 1 KiB of it for each MiB that comes out."""
+    """`Content-Encoding: gzip` that was not asked for: about 1 KiB of it for each MiB that comes out."""
     packed = gzip.compress(b"\0" * (1 << 20)) * mebibytes
     return answering(status, {"Content-Encoding": "gzip", "Content-Length": len(packed), **(headers or {})}, packed)
 

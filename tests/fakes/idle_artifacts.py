@@ -1,4 +1,4 @@
-"""Idle artifacts, as a cache has them: files that go one after the other when somebody asks."""
+"""Idle artifacts, as a cache has them: files that go one after the other when space is asked for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-A server over raw sockets, with or without TLS, that a behaviour answers for; and an address where nobody answers.
+A server over raw sockets, with or without TLS, that a behaviour answers for; and an address that never answers.
 
 Standard library only. `hell.py` has the behaviours.
 """
@@ -219,7 +219,7 @@ class BlackHole:
 
     @property
     def port(self) -> int:
-        """Where nobody answers."""
+        """A port that never answers."""
         return int(self._listener.getsockname()[1])
 
     def __enter__(self) -> BlackHole:
@@ -234,7 +234,7 @@ class BlackHole:
                 unanswered += 1
                 if unanswered == 2:
                     return self
-        raise RuntimeError("this kernel accepts more connections than a queue of 0 has room for")
+        raise RuntimeError("this kernel accepts more connections than a queue of 0 may hold")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for line in (*self._fill, self._listener):

@@ -1,7 +1,7 @@
 """
 A read-only file system that can hang: a real mount (FUSE), whose server stops to answer, as a network volume whose server is away.
 
-It shows what lies in another folder. The server is a process of its own, which ends with this one: whoever hangs in the mount
+It shows what lies in another folder. The server is a process of its own, which ends with this one: a call that hangs in the mount
 then gets an error. Needs `/dev/fuse` and the right to mount; `can_mount` tries. Protocol: Linux `include/uapi/linux/fuse.h`.
 """
 
@@ -83,7 +83,7 @@ class SlowVolume:
         self._tell(b"heal\n")
 
     def die(self) -> None:
-        """From now on whoever asks gets an error: the mount has no server any more, as when a driver has crashed."""
+        """From now on each call gets an error: the mount has no server any more, as when a driver has crashed."""
         self._server.kill()
         self._server.wait()
 

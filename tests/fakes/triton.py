@@ -84,11 +84,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.explicit = explicit
         self.default = Behaviour()
         self.index_seconds = 0.0
-        """A listing takes so long, whoever still waits for it; meanwhile nothing else is answered, and no inference begins."""
+        """A listing takes this long, also without a caller; meanwhile nothing else is answered, and no inference begins."""
         self.listing_seconds = 0.0
         """Of all listings."""
         self.failing_listings = 0
-        """So many of the next RepositoryIndex calls fail as if a directory had vanished."""
+        """That number of the next RepositoryIndex calls fail as if a directory had vanished."""
         self.calls: Counter[str] = Counter()
         self.journal: list[tuple[str, str]] = []
         """Loads and unloads in the order of arrival: ("load", name), ("unload", name)."""
@@ -312,7 +312,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # a refusal whose caller has gone is nobody's any more
+            task.exception()  # a refusal whose caller has gone is not read any more
 
     def _ready(self, name: str) -> list[_Copy]:
         model = self._models.get(name)

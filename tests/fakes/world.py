@@ -3,7 +3,7 @@ A world for the lifecycle: a store, a repository and a Triton in memory, behind 
 
 Every step of every port is a *point* with a name: `open`, `read`, `fetch`, `place`, `slot`, `load`,
 `measure`, `unload`, `remove`, `release`, `ready`, `index`, `inventory`, `identities`, `verify`, `purge`. A test can hold a
-point, wait until somebody is there, let it go, or make it fail; or give a `chaos` that decides at
+point, wait until a task is there, let it go, or make it fail; or give a `chaos` that decides at
 every point. Like the real Triton this one goes on with a load whose caller has gone, frees memory
 some time after it was asked, survives the adapter, and loses everything when it restarts. It can be
 away for a time, hang (and lose nothing), and die over a content that is deadly.
@@ -47,7 +47,7 @@ class World:
     reported: int = 0
     problem: str | None = None
     violations: list[str] = field(default_factory=list)
-    """Rules of the world that were broken: whoever breaks one may swallow the exception."""
+    """Rules of the world that were broken: the code that breaks one may swallow the exception."""
     chaos: Callable[[str, str], Awaitable[None]] | None = None
     """Called at every point, with the point and the model id: may wait, may raise."""
     loading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class World:
         self.objects[path] = (SourceFile("model.onnx", size_bytes, etag),)
 
     def hold(self, point: str) -> None:
-        """Whoever comes to this point waits there."""
+        """A task that comes to this point waits there."""
         self._held[point] = asyncio.Event()
         self._reached[point] = asyncio.Event()
 
     async def until_held(self, point: str) -> None:
-        """Wait until somebody waits at the point."""
+        """Wait until a task waits at the point."""
         await self._reached[point].wait()
 
     def let_go(self, point: str) -> None:
@@ -135,7 +135,7 @@ class World:
     # ---- Triton
 
     def begin_load(self, model_id: str) -> asyncio.Task[None]:
-        """A load call arrives in Triton; nobody can cancel it there."""
+        """A load call arrives in Triton; it cannot be cancelled there."""
         self.require(model_id in self.placed, f"{model_id} was loaded without a directory")
         self.require(model_id not in self.memory and model_id not in self.loading, f"{model_id} was loaded over itself")
         self.require(self.answers, f"{model_id} was sent to a Triton that is away")
@@ -216,7 +216,7 @@ class World:
 
 
 class _Returns:
-    """Returns of Triton that somebody waits for; several while nobody waits are told as one."""
+    """Returns of Triton, for a task that waits for them; several without such a task are told as one."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -234,7 +234,7 @@ class _Returns:
 
 
 def _retrieved(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """A task whose failure nobody needs to ask for."""
+    """A task whose failure does not need to be asked for."""
     task = asyncio.create_task(work)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return task

@@ -55,7 +55,7 @@ class FaultPod(Pod):
         self._s3.put_folder(BUCKET, path, files)
 
     def load_many(self, count: int) -> list[str]:
-        """Load so many small models, one after the other; `m0` first."""
+        """Load `count` small models, one after the other; `m0` first."""
         for number in range(count):
             self.put(f"adds{number}", dict(affine(1, number)))
             began = time.monotonic()

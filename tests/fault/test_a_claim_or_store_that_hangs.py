@@ -1,5 +1,5 @@
 """
-One claim or one store that hangs, seen from ModelMesh: it delays its own models, and nobody else's.
+One claim or one store that hangs, seen from ModelMesh: it delays its own models, and no others.
 
 The claim is a real mount (FUSE) whose server stops to answer; the store accepts connections and says nothing.
 """
@@ -29,7 +29,7 @@ Code = grpc.StatusCode
 MODEL = b"class TritonPythonModel: pass"
 BUDGET_SECONDS = 12
 SOON_SECONDS = 9
-"""What takes some tens of milliseconds; a load that waited for somebody who hangs would take its whole budget."""
+"""What takes some tens of milliseconds; a load that waited for a hung one would take its whole budget."""
 CLAIM = {"storage_params": {"type": "pvc", "name": "hung"}, "storage_key": ""}
 needs_mount = pytest.mark.skipif(not can_mount(), reason="needs /dev/fuse, and the right to mount")
 
@@ -72,7 +72,7 @@ async def ended(call: Any) -> grpc.aio.AioRpcError | None:
 
 
 class Timed:
-    """Fails when its block takes longer than what waits for nobody."""
+    """Fails when its block takes longer than a call that waits for nothing."""
 
     def __enter__(self) -> None:
         self._began = time.monotonic()
@@ -115,7 +115,7 @@ def threads_named(start: str) -> int:
 
 
 @needs_mount
-async def test_sixteen_loads_from_a_claim_that_hangs_delay_nobody_else(system: System, claim: SlowVolume) -> None:
+async def test_sixteen_loads_from_a_claim_that_hangs_delay_no_other_load(system: System, claim: SlowVolume) -> None:
     """A model that was placed from there before is unloaded, too; and the claim serves again when it answers again."""
     await system.load("placed", "m", **CLAIM)
     placed = system.volume.repository_dir / "placed"
@@ -196,7 +196,7 @@ async def test_a_claim_that_is_not_mounted_gets_no_threads(system: System, tmp_p
 
 
 @pytest.mark.parametrize("settings", [{"PULL_THREADS": "2", "LOADTIME_TIMEOUT": "8000"}])
-async def test_a_store_that_is_silent_in_the_middle_of_pulls_delays_nobody_else(system: System, config: Path) -> None:
+async def test_a_store_that_is_silent_in_the_middle_of_pulls_delays_no_other_load(system: System, config: Path) -> None:
     """It has all its requests for bytes."""
     weights = os.urandom(3_000_000)
     for number in range(4):
@@ -235,7 +235,7 @@ async def test_a_claim_that_answers_with_errors_is_at_fault_and_not_the_model(sy
         predicted = await system.runtime.predictModelSize(prediction("never loaded", **CLAIM), timeout=0.5)
         assert predicted.sizeInBytes == 1_000_000, "nothing is known"
         await system.load("placed", "m", **CLAIM)
-    assert "placed" in system.triton.in_memory, "what serves is not given up because nobody can compare it"
+    assert "placed" in system.triton.in_memory, "a model that serves is not given up because it cannot be compared"
     await everything_else_works(system)
     await system.unload("placed")
 

@@ -120,7 +120,7 @@ async def test_retries_of_the_model_that_hangs_take_no_more_threads(system: Syst
 
 
 async def test_a_model_whose_restore_never_ends_leaves_the_slot_to_others(system: System) -> None:
-    """Nobody calls for a restore, so nobody would give it up."""
+    """A restore has no caller that would give it up."""
     system.put("m", model=MODEL)
     for name in ("a", "b"):
         await system.load(name, "m")

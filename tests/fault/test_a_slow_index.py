@@ -66,7 +66,7 @@ async def test_a_triton_that_lists_is_not_called_away(system: System, monkeypatc
 
 @pytest.mark.parametrize("settings", [{"METRICS_PORT": str(PORT)}])
 async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 while somebody waits for it, 200 with a notice when it takes more than a tenth, and nothing when that has passed."""
+    """503 while a call waits for it, 200 with a notice when it takes more than a tenth, and nothing when that has passed."""
     monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 1.0)
     monkeypatch.setattr("adapter.triton.index.SLOW_SECONDS", 0.3)
     system.put("m", model=MODEL)

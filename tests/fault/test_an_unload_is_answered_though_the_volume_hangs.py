@@ -42,20 +42,20 @@ async def test_it_is_named_and_heals(
 
     monkeypatch.setattr(place, method, hanging)
     began = time.monotonic()
-    answers = await asyncio.gather(*map(system.unload, [*names, "nobody"]), return_exceptions=True)
+    answers = await asyncio.gather(*map(system.unload, [*names, "absent"]), return_exceptions=True)
     seconds = time.monotonic() - began
     hold.release()
 
     assert 5 < seconds < 40
-    *of_models, of_nobody = answers
+    *of_models, of_absent = answers
     assert {type(answer) for answer in of_models} == {grpc.aio.AioRpcError}
     told = [str(answer.details()) for answer in of_models]
     assert all("waiting for the volume to" in text for text in told), told
     assert sum(words in text for text in told) >= least, "who finds no thread free waits at an earlier step, and names that"
-    if isinstance(of_nobody, grpc.aio.AioRpcError):  # where it has found a thread free, the volume does not hang for it
-        assert "the volume to take" in str(of_nobody.details()), "its directory is made first, and Triton is not blamed"
+    if isinstance(of_absent, grpc.aio.AioRpcError):  # where it has found a thread free, the volume does not hang for it
+        assert "the volume to take" in str(of_absent.details()), "its directory is made first, and Triton is not blamed"
     for _ in range(5):  # a busy machine may take longer than the bound: ModelMesh asks again, too
-        again = await asyncio.gather(*map(system.unload, [*names, "nobody"]), return_exceptions=True)
+        again = await asyncio.gather(*map(system.unload, [*names, "absent"]), return_exceptions=True)
         if not any(isinstance(answer, BaseException) for answer in again):
             break
     await system.settled()

@@ -42,7 +42,7 @@ CONFIG = b'backend: "python"\n'
 STRIDE = 4
 """Without `--every-write`, each fourth call fails, with one fault or another."""
 CLEAN_SECONDS = 5
-"""For threads that nobody waits for."""
+"""For threads without a caller."""
 MOST_CALLS = 300
 """A step has fewer writing calls."""
 WORDS = {

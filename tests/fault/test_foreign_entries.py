@@ -1,4 +1,4 @@
-"""Whatever somebody else puts into a folder of ours, of any kind and name: starts, loads and unloads go on, and others' things stay."""
+"""Another process puts entries of any kind and name into our folders: starts, loads and unloads go on, and the entries stay."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def litter(folder: Path, outside: Path) -> None:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Path]:
-    """Somebody else's, on the same volume."""
-    folder = tmp_path / "volume" / "somebody"
+    """A folder of another program, on the same volume."""
+    folder = tmp_path / "volume" / "foreign"
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_bytes(b"precious")
     yield folder

@@ -165,7 +165,7 @@ async def test_who_may_list_and_not_read_gets_nothing(pod: Pod, s3: S3Server, co
         assert len(sidecar.artifacts) == before + 1, "a storage key has a copy of its own"
 
 
-async def test_nobody_but_us_may_read_what_was_asked(pod: Pod, s3: S3Server, config: Path) -> None:
+async def test_no_other_user_may_read_what_was_asked(pod: Pod, s3: S3Server, config: Path) -> None:
     """Journal and records are ours alone, and hold no secret."""
     put(s3)
     own = json.loads((config / "s3").read_text())
@@ -261,7 +261,7 @@ async def test_storage_that_is_away_does_not_keep_a_confirmed_model_away(pod: Po
 
 
 async def test_a_refused_listing_gives_nothing(pod: Pod, s3: S3Server) -> None:
-    """401, 403 and 404 by the server, with the files on the volume: whoever had access yesterday, and whoever never had."""
+    """401, 403 and 404 by the server, with the files on the volume: whether access was withdrawn or never given."""
     put(s3)
     async with pod() as sidecar:
         await sidecar.load("placed")
@@ -301,7 +301,7 @@ async def test_a_refused_read_gives_nothing_while_the_store_is_away(pod: Pod, s3
 
 
 async def test_a_budget_under_pressure_keeps_what_was_used_last(pod: Pod, s3: S3Server, shown: Show) -> None:
-    """Room for two models and a half: the third one makes the oldest idle one go, and what is placed stays."""
+    """The budget holds two models and a half: the third one makes the oldest idle one go, and what is placed stays."""
     for path in ("m", "n", "o"):
         put(s3, path)
     async with pod(CACHE_MAX_BYTES=str(TOTAL * 5 // 2)) as sidecar:

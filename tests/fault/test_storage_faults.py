@@ -33,7 +33,7 @@ MODEL = b"class TritonPythonModel: pass"
     ids=lambda value: getattr(value, "code", None),
 )
 async def test_a_final_answer_is_told_by_meaning(system: System, fault: Fault, code: Code, words: str) -> None:
-    """Not repeated: it would be the same again. Whoever is refused the path is asked for the folder, once."""
+    """Not repeated: it would be the same again. After a refusal of the path the folder is listed, once."""
     system.put("m", model=MODEL)
     system.proxy.next(fault, times=2)
     before = len(system.proxy.requests)

@@ -1,4 +1,4 @@
-"""A volume without room, or a budget that is reached, seen from ModelMesh: said in words, nothing is left, and work goes on."""
+"""A full volume, or a budget that is reached, seen from ModelMesh: the error names it, nothing is left, and work goes on."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def settings(disk: Path) -> dict[str, str]:
 
 
 class Filler:
-    """Somebody else's files, which take all that is left."""
+    """Files of another program, which take all that is left."""
 
     def __init__(self, disk: Path) -> None:
-        self._folder = disk / "somebody"
+        self._folder = disk / "foreign"
         self._folder.mkdir()
 
     def take_bytes(self) -> None:
@@ -82,7 +82,7 @@ async def test_a_model_larger_than_the_volume_is_refused_with_both_numbers(syste
 
 @pytest.mark.parametrize("settings", [{"CACHE_MAX_BYTES": "2MiB"}])
 async def test_a_model_larger_than_the_budget_is_refused_with_the_setting(system: System) -> None:
-    """The volume has room enough. A smaller one loads."""
+    """The volume has enough space. A smaller model loads."""
     system.put("large", model=MODEL, weights=bytes(3 * MIB))
     system.put("small", model=MODEL, weights=bytes(MIB))
 
@@ -100,7 +100,7 @@ async def test_a_model_larger_than_the_budget_is_refused_with_the_setting(system
 async def test_a_volume_that_fills_up_before_the_placing(
     system: System, filler: Filler, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """The pull had room. Nothing is left of it, and with room the next load works."""
+    """The pull had enough space. Nothing is left of it, and with enough space the next load works."""
     system.put("m", model=MODEL, config=b'backend: "python"')
     built = Repository._built
 
@@ -120,7 +120,7 @@ async def test_a_volume_that_fills_up_before_the_placing(
 
 
 @pytest.mark.parametrize("what", ["take_bytes", "take_names"])
-async def test_an_unload_needs_no_room(system: System, filler: Filler, what: str) -> None:
+async def test_an_unload_needs_no_space(system: System, filler: Filler, what: str) -> None:
     """Also of a model that was never there: its directory cannot be made."""
     system.put("m", model=MODEL)
     await system.load("m", "m")

@@ -40,7 +40,7 @@ async def test_calls_are_answered_and_the_loop_is_free_while_they_are_taken_down
     await until(lambda: system.lifecycle.registry.is_complete, "the models are taken over")
     taken_over = time.monotonic()
     assert len(system.lifecycle.registry) > COUNT / 2
-    await asyncio.gather(system.unload(f"m{COUNT - 1}"), system.unload("nobody"))
+    await asyncio.gather(system.unload(f"m{COUNT - 1}"), system.unload("absent"))
     unloaded = time.monotonic()
     await system.load("m", "m")
     loaded = time.monotonic()

@@ -1,4 +1,4 @@
-"""Somebody deletes folders of ours under the running adapter, seen from ModelMesh."""
+"""Another process deletes our folders under the running adapter, seen from ModelMesh."""
 
 from __future__ import annotations
 

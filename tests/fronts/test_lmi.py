@@ -91,7 +91,7 @@ def test_the_prompt_comes_before_the_text_where_that_is_asked_for(http: Http, mo
     assert lines(ask(http, model, PROMPT, stream=True, max_new_tokens=2, return_full_text=True))[-1]["generated_text"] == PROMPT + " a bb"
 
 
-def test_thirty_tokens_where_nobody_says_how_many(http: Http) -> None:
+def test_thirty_tokens_where_the_request_has_no_number(http: Http) -> None:
     assert ask(http, "vllm", "a").json == {"generated_text": " a" * 30}
 
 

@@ -1,5 +1,5 @@
 """
-Bodies that nobody would write: each front answers below 500, and its models serve on.
+Bodies that no client would write: each front answers below 500, and its models serve on.
 
 Schemathesis makes requests of each front's own description; mutations of good bodies go deeper. Triton's own fronts die of some.
 """
@@ -49,7 +49,7 @@ def assert_all_is_well(pod: FrontsPod, triton: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("front", "name"), [("sagemaker", "nobody"), ("v2", "plain"), ("llm", "chat")])
+@pytest.mark.parametrize(("front", "name"), [("sagemaker", "absent"), ("v2", "plain"), ("llm", "chat")])
 def test_requests_made_of_its_description(pod: FrontsPod, tmp_path: Path, front: str, name: str) -> None:
     """Names of models that must stay loaded are not given to what unloads them."""
     triton = pod.triton.pid
@@ -94,8 +94,8 @@ def mutated(body: bytes, chance: random.Random) -> bytes:
         ("v2", "/v2/models/plain/generate", b'{"id": "a", "X": [1.5, 2], "parameters": {"a": 1, "b": "c"}}', {}),
         ("v2", "/v2/models/chat/generate_stream", b'{"text_input": "one two", "stream": true}', {}),
         ("v2", "/v2/repository/index", b'{"ready": true}', {}),
-        ("v2", "/v2/repository/models/nobody/load", b'{"parameters": {"config": "{\\"max_batch_size\\": 1}", "file:1/a": "AAAA"}}', {}),
-        ("v2", "/v2/repository/models/nobody/unload", b'{"parameters": {"unload_dependents": true}}', {}),
+        ("v2", "/v2/repository/models/absent/load", b'{"parameters": {"config": "{\\"max_batch_size\\": 1}", "file:1/a": "AAAA"}}', {}),
+        ("v2", "/v2/repository/models/absent/unload", b'{"parameters": {"unload_dependents": true}}', {}),
         ("sagemaker", "/models", b'{"model_name": "n", "url": "/opt/ml/models/n/model"}', {}),
         ("sagemaker", "/models/plain/invoke", json.dumps(infer_body(1.5)).encode(), {"Content-Type": "application/json"}),
         ("sagemaker", "/models/chat/invoke", json.dumps(PROMPT).encode(), {"Content-Type": "application/json"}),

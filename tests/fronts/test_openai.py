@@ -215,7 +215,7 @@ def test_a_model_without_a_template_answers_completions_only(http: Http) -> None
         ("curious", "the model's chat template refuses these messages: SecurityError: access to attribute '__class__'"),
     ],
 )
-def test_a_template_harms_nobody(http: Http, model: str, words: str) -> None:
+def test_a_template_delays_no_other_request(http: Http, model: str, words: str) -> None:
     for _ in range(2):
         answer = http("POST", "/v1/chat/completions", {"model": model, "messages": HI})
         assert answer.status == 400

@@ -162,7 +162,7 @@ def test_v2s_own_port_wins(tmp_path: Path) -> None:
 
 
 def test_tls_on_both_sides_with_the_pods_certificate(tmp_path: Path) -> None:
-    """The certificate is what ModelMesh shows, whoever it is signed by and whatever name it has."""
+    """The certificate is what ModelMesh shows, whatever its signer and its name are."""
     made = make_certificates(tmp_path)
     (port,) = free_ports(1)
     files = {"MM_TLS_KEY_CERT_PATH": str(tmp_path / "server.pem"), "MM_TLS_PRIVATE_KEY_PATH": str(tmp_path / "server.key")}

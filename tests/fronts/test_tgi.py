@@ -39,7 +39,7 @@ def http(language_models: FrontsPod) -> Http:
 
 
 def test_a_list_of_one_or_an_object(http: Http) -> None:
-    """Twenty tokens where nobody says how many."""
+    """Twenty tokens where the request has no number."""
     value = {"generated_text": " a" * 20}
     for path, wanted in (("/", [value]), ("/generate", value)):
         answer = http("POST", path, {"inputs": "a"})

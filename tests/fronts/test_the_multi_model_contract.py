@@ -167,9 +167,9 @@ def test_what_does_not_fit_is_507_by_arithmetic_and_leaves_nothing(pod: FrontsPo
 
 
 def test_a_model_that_triton_refuses_is_400_with_its_words(pod: FrontsPod) -> None:
-    bad = {**affine(2, 1), "1/model.py": b"raise RuntimeError('BLOOM has no ROOM')\n"}
+    bad = {**affine(2, 1), "1/model.py": b"raise RuntimeError('BLOOM cannot ZOOM')\n"}
     answer = pod.load("BLOOM", bad)
-    assert (answer.status, "BLOOM has no ROOM" in answer.json["error"]) == (400, True), answer.body
+    assert (answer.status, "BLOOM cannot ZOOM" in answer.json["error"]) == (400, True), answer.body
     assert os.listdir(pod.repository) == []
 
 
@@ -235,7 +235,7 @@ def test_delete_of_a_bundle_lets_its_running_invokes_end(pod: FrontsPod, bundle:
     assert os.listdir(pod.repository) == []
 
 
-def test_nobody_waits_for_another_models_unload_on_a_kept_connection(pod: FrontsPod) -> None:
+def test_no_request_waits_for_another_models_unload_on_a_kept_connection(pod: FrontsPod) -> None:
     """Triton's own front stalls such a connection for as long as the unload takes."""
     assert pod.load("quick").status == 200
     assert pod.load("slow", sleeper()).status == 200

@@ -1,4 +1,4 @@
-"""Clients of V2 REST that nobody here wrote: KServe's, in a venv of its own, and Triton's asynchronous one."""
+"""Clients of V2 REST that are not of this repository: KServe's, in a venv of its own, and Triton's asynchronous one."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.real.models import affine, ensemble
 
 ECHO = "/v2/models/echo/infer"
 SEEN = "/v2/models/seen/infer"
-SHARED = {"shared_memory_region": "nobody_has_made_it", "shared_memory_byte_size": 16}
+SHARED = {"shared_memory_region": "never_made", "shared_memory_byte_size": 16}
 LENGTH = "Inference-Header-Content-Length"
 VALUES: Mapping[str, list[Any]] = {
     "BOOL": [True, False, True, True],

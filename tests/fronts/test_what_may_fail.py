@@ -238,7 +238,7 @@ def test_v2_may_ask_another_server(tmp_path: Path) -> None:
 
 
 def test_models_of_another_repository_are_served(tmp_path: Path) -> None:
-    """V2 asks Triton, whoever has loaded the model."""
+    """V2 asks Triton, whichever client has loaded the model."""
     with FrontsPod(tmp_path) as pod:
         write(identity(TensorProto.FLOAT, "FP32"), pod.repository / "theirs")
         own = Http(pod.triton.http_port)

@@ -1,4 +1,4 @@
-"""The journal and the records of the cache, whatever somebody has written into them: believed only where they can be true."""
+"""The journal and the records of the cache, whatever another program has written into them: believed only where they can be true."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ VALUES = [
 
 params = st.dictionaries(st.sampled_from(PARAMS) | texts, st.sampled_from(VALUES) | trees, max_size=5)
 fields: dict[str, st.SearchStrategy[Any]] = {
-    "storage_key": st.sampled_from(["s3", "nobody", "..", "a/b", "default", "broken", "default_s3"]) | trees,
+    "storage_key": st.sampled_from(["s3", "unknown", "..", "a/b", "default", "broken", "default_s3"]) | trees,
     "model_type": st.sampled_from(["onnx", "python", {"name": "onnx"}, {"name": "fil", "version": "1"}, {"NAME": "x"}, {}]) | trees,
     "bucket": st.sampled_from(["b", "..", "$root", "arn:aws:x"]) | trees,
     "schema_path": wire_texts | trees,

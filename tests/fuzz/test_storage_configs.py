@@ -105,7 +105,7 @@ def clients() -> BlockingClients:
 
 @fuzzed(stored=nearly_honest | nearly_honest | stored, params=st.just({}) | st.lists(one_requested, max_size=1).map(dict) | requested)
 def test_any_config_makes_a_client_or_words(clients: BlockingClients, stored: dict[str, object], params: dict[str, str]) -> None:
-    """Nobody is asked yet. What a client says of itself holds no secret."""
+    """No server is asked yet. What a client says of itself holds no secret."""
     try:
         config = merged(stored, spec_of(params, None), "storage config 'k'", BINDINGS)
         if config.type not in BUCKETS:
@@ -133,7 +133,7 @@ HONEST = json.dumps({"type": "s3", "bucket": "b", "endpoint_url": "http://h:9000
 async def test_a_secret_of_any_bytes_is_read_or_refused(
     tmp_path: Path, content: bytes, name: str, storage_key: str | None, params: dict[str, str]
 ) -> None:
-    """The parser's own words quote what it read: they reach nobody."""
+    """The parser's own words quote what it read: they are not shown."""
     for old in tmp_path.iterdir():
         old.unlink()
     (tmp_path / name).write_bytes(content)

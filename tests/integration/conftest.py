@@ -1,7 +1,7 @@
 """
 The adapter as a process between the real S3 server and the real Triton.
 
-With `--triton-endpoint` and `--triton-volume` the Triton is one that somebody else started, for
+With `--triton-endpoint` and `--triton-volume` the Triton is one that was started before, for
 instance a container: its model repository is `_triton_models` in that folder. Everything in it is
 purged.
 """

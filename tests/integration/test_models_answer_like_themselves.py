@@ -32,7 +32,7 @@ def test_an_onnx_model_answers_like_itself(mesh: Mesh, put: Put, path: str) -> N
 def test_a_native_python_model_keeps_its_config(mesh: Mesh, put: Put) -> None:
     """Its own name is removed, unknown content is kept."""
     files = dict(text_statistics())
-    files["config.pbtxt"] = b'name: "somebody-else" # a comment\n' + files["config.pbtxt"]
+    files["config.pbtxt"] = b'name: "another-model" # a comment\n' + files["config.pbtxt"]
     put("texts", files)
 
     mesh.load("texts-7", "python", "texts")

@@ -103,7 +103,7 @@ def test_every_call_of_the_adapter_may_be_restricted(start_pod: StartPod, env: d
     ids=["nothing", "wrong value", "wrong key"],
 )
 def test_a_wrong_setting_is_said_in_words(start_pod: StartPod, texts: str, given: dict[str, str]) -> None:
-    """By `/readyz` and to whoever loads, at once; the value is in none of the texts."""
+    """By `/readyz` and to a load, at once; the value is in none of the texts."""
     words = "set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or TRITON_RESTRICTED_VALUE_FILE, to key"
     pod = start_pod(given | {"LOG_LEVEL": "debug"}, extra_args=WALL)
     assert pod.mesh.status().status == spi.RuntimeStatusResponse.STARTING

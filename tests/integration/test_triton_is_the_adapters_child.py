@@ -1,4 +1,4 @@
-"""TRITON_COMMAND: the adapter starts Triton beside itself; whoever ends first, in whatever way, nothing is left."""
+"""TRITON_COMMAND: the adapter starts Triton beside itself; whichever ends first, in whatever way, nothing is left."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_triton_that_dies_ends_the_adapter_with_its_code(with_triton: tuple[Ad
 
 @pytest.mark.parametrize(("end", "code"), [("exit 7", 7), ("exit 0", 1), ("kill -SEGV $$", 128 + signal.SIGSEGV)])
 def test_its_end_is_ours_and_never_a_success(launch: Launch, end: str, code: int) -> None:
-    """Nobody had asked for it."""
+    """It was not asked for."""
     adapter = launch(script(f"sleep 1; {end}"), wait=False)
 
     assert adapter.wait(30) == code
@@ -173,7 +173,7 @@ def test_one_that_does_not_end_is_killed(launch: Launch) -> None:
     all_gone(family)
 
 
-def test_a_second_signal_waits_for_nobody(launch: Launch) -> None:
+def test_a_second_signal_ends_it_at_once(launch: Launch) -> None:
     adapter = launched(launch, NEVER, TRITON_EXIT_SECONDS="600")
     family = descendants(adapter.pid)
 
@@ -245,7 +245,7 @@ def test_process_1_buries_whatever_falls_to_it(launch: Launch, tmp_path: Path) -
     (first,) = children(adapter.pid)
     (program,) = (pid for pid in children(first) if UNTIL_TOLD.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
 
-    until(lambda: children(first) == [program], "nobody but the program is left to process 1")
+    until(lambda: children(first) == [program], "the program alone is left to process 1")
     assert all(b"kill -KILL" not in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(program)), "a shell that is not needed"
     os.kill(first, signal.SIGTERM)
 

@@ -31,7 +31,7 @@ from tests.real.children import PartError
 
 HELD, BROKEN, CANNOT = 0, 1, 2
 HURRY = 30
-"""Failures are forgotten so many times sooner than after 7.5 to 15 minutes."""
+"""Failures are forgotten by this factor sooner than after 7.5 to 15 minutes."""
 AWAY_SECONDS = 10
 """Triton hangs, or the store is away, for so long."""
 

@@ -35,7 +35,7 @@ class Entry:
 
 
 class Accounts:
-    """The cache and its buffer. Whoever changes it gets the entries that were evicted by that, oldest first."""
+    """The cache and its buffer. A change returns the entries that it evicted, oldest first."""
 
     def __init__(self, capacity: int, reserve: int) -> None:
         self.capacity = capacity
@@ -65,7 +65,7 @@ class Accounts:
         return self.occupancy + self.buffer
 
     @property
-    def room(self) -> int:
+    def free(self) -> int:
         """What is free; may be negative for a moment."""
         return self.capacity - self.weighted
 
@@ -110,14 +110,14 @@ class Accounts:
         self.balance = balance
         entry.phase = Phase.HELD
         evicted = self._settle()
-        assert not evicted, "a claim evicts nobody"
+        assert not evicted, "a claim evicts no entry"
         return True
 
     def measure(self, model_id: str, weight: int) -> list[Entry]:
         """A loaded model has this weight. More than is free becomes a deficit; the oldest go for it."""
         entry = self.entries[model_id]
         delta = weight - entry.weight
-        if delta > 0 and (missing := delta - self.room) > 0:
+        if delta > 0 and (missing := delta - self.free) > 0:
             self.balance -= missing
             self.deficit += missing
         entry.weight = weight
@@ -139,7 +139,7 @@ class Accounts:
         """Out of the cache. What was held is being unloaded from now on (`end_unload`)."""
         entry = self.entries.pop(model_id)
         self._left(entry)
-        self._settle_nobody()
+        self._settle_without_eviction()
         return entry
 
     def end_unload(self, weight: int, *, is_free: bool) -> list[Entry]:
@@ -188,8 +188,8 @@ class Accounts:
             del self.entries[oldest.model_id]
             self._left(oldest)
             evicted.append(oldest)
-        self._settle_nobody()
+        self._settle_without_eviction()
         return evicted
 
-    def _settle_nobody(self) -> None:
+    def _settle_without_eviction(self) -> None:
         self.peak = max(self.peak, self.accounted)

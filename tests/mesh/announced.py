@@ -17,7 +17,7 @@ class FatalError(Exception):
 
 
 def units_of(size_bytes: int) -> int:
-    """Units for so many bytes: rounded up, and never none."""
+    """Units for this size: rounded up, and never none."""
     return max(1, -(-size_bytes // UNIT_BYTES))
 
 

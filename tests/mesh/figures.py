@@ -16,7 +16,7 @@ class FaultRow:
 
     times: int = 0
     tried: int = 0
-    """Models that were called loaded when it came, and that nobody unloaded since."""
+    """Models that were called loaded when it came, and that were not unloaded since."""
     survived: int = 0
     slowest: float = 0.0
     """Seconds from the end of the fault to the last of their answers."""

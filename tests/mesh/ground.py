@@ -85,7 +85,7 @@ class Ground:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     """Space may have become free."""
     guessed: set[str] = field(default_factory=set)
-    """Models that have the default weight, because nobody knew theirs in time, until they are measured."""
+    """Models that have the default weight, because theirs was not known in time, until they are measured."""
     unaccounted_at: dict[str, float] = field(default_factory=dict)
     """Model → when it was last told to hold nothing."""
 

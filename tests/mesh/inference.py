@@ -66,7 +66,7 @@ class Inference:
         raise InferenceError(f"INTERNAL: {words}")
 
     def _heal(self, copy: Copy, error: CallError) -> None:
-        """The copy that was asked is dropped, unless somebody else has done so."""
+        """The copy that was asked is dropped, unless another task has done so."""
         watch = self._ground.watch
         if copy.state is not State.ACTIVE:
             return

@@ -16,7 +16,7 @@ REPOSITORY = "_triton_models"
 PROBE = "adapter-probe-"
 ACCOUNTED = "accounted ≥ held"
 RESTS = 10
-"""A look is followed by a rest of so many times its duration."""
+"""A look is followed by a rest of its duration times this number."""
 GONE = "what was unloaded is gone"
 
 

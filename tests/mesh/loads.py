@@ -1,4 +1,4 @@
-"""From the first request for a model to LOADED: predicted, made room for, sent, measured."""
+"""From the first request for a model to LOADED: predicted, given space, sent, measured."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Loads:
             self._ground.watch.tell(rule, f"{model_id} is predicted {size_bytes} bytes; usable are {usable}", model_id)
 
     async def _has_space(self, copy: Copy) -> bool:
-        """Once the unloads have ended that make room. A load that waits too long is dropped, without a failure record."""
+        """Once the unloads have ended that free the space. A load that waits too long is dropped, without a failure record."""
         ground = self._ground
         try:
             async with asyncio.timeout(ground.times.space), ground.changed:

@@ -40,7 +40,7 @@ class Registration:
 
 async def cases_of(mesh: Mesh, registration: Registration, count: int) -> list[Case]:
     """
-    So many models. One for each path is loaded for its inputs; ModelMesh has been started for that, and ends again.
+    Make `count` models. One for each path is loaded for its inputs; ModelMesh has been started for that, and ends again.
 
     Raises:
         FatalError: ModelMesh cannot start, or one of them cannot be loaded, with the reason.

@@ -46,7 +46,7 @@ def kind_of(number: int) -> str:
 
 
 def populate(count: int, rng: random.Random, put: Callable[[str, Mapping[str, bytes]], None]) -> list[Case]:
-    """So many python models; each adds a number of its own."""
+    """Make `count` python models; each adds a number of its own."""
     cases = []
     for number in range(count):
         kind = kind_of(number)

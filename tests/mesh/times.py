@@ -18,7 +18,7 @@ class Times:
     size: float = 30.0
     """Deadline of `modelSize`."""
     space: float = 180.0
-    """A load waits so long for the unloads that make room for it. Source: `ModelMesh.java` 2271-2305."""
+    """A load waits this long for the unloads that free its space. Source: `ModelMesh.java` 2271-2305."""
     after_failure: float = 1.0
     """From a failed load to its unload."""
     after_timeout: float = 3.0
@@ -44,7 +44,7 @@ class Times:
     """Between two looks for failures that have expired."""
 
     def hurried(self, factor: float) -> Times:
-        """Failures are forgotten so many times sooner."""
+        """Failures are forgotten sooner by this factor."""
         return replace(
             self, expiry=self.expiry / factor, hot_expiry=self.hot_expiry / factor, hot=self.hot / factor, janitor=self.janitor / factor
         )

@@ -71,7 +71,7 @@ class Traffic:
                 watch.tell("answers are right", f"{model_id} {wrong}", model_id)
 
     async def register_anew(self, case: Case) -> None:
-        """With `loadNow`: nobody has used it, so it is the first to be evicted."""
+        """With `loadNow`: no request has used it, so it is the first to be evicted."""
         self.mesh.unregister(case.model.model_id)
         self.mesh.register(case.model)
         with suppress(LoadError):
@@ -95,7 +95,7 @@ class Traffic:
             await asyncio.sleep(PROBE_PAUSE)
 
     async def survivors(self, copies: Sequence[Copy], seconds: float) -> tuple[int, int, float]:
-        """Of these loaded models: how many nobody has unloaded, how many of those answer, and the seconds to the last answer."""
+        """Of these loaded models: how many were not unloaded, how many of those answer, and the seconds to the last answer."""
         began = self.mesh.watch.now()
         found = await asyncio.gather(*(self.answers(copy, seconds) for copy in copies))
         for copy, answers in zip(copies, found, strict=True):

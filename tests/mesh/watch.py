@@ -47,7 +47,7 @@ class Watch:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set with each unload that is answered, and with READY: a good moment to look whether that is true."""
     knows_faults: bool = False
-    """Whether every fault is told here. Else somebody else may restart Triton, and nobody can say what is an effect of it."""
+    """Whether every fault is told here. Else another program may restart Triton, and its effects cannot be told apart."""
 
     def __post_init__(self) -> None:
         self.began = self.now()

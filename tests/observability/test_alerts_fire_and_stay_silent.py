@@ -17,7 +17,7 @@ from tests.real.children import TOP
 RULES = sorted(Path(__file__).with_name("rules").glob("*.yaml"))
 ALERT_NAMES = [rule["alert"] for rule in alerts()]
 NO_FAULT = {"draining", "superseded", "abandoned", "not_loaded", "unload_unfinished"}
-"""Reasons of failed loads that are nobody's trouble, or that no load has: the adapter ends, or a later call came first."""
+"""Reasons of failed loads that are no fault, or that no load has: the adapter ends, or a later call came first."""
 
 
 def run(*command: str | Path) -> None:
@@ -74,7 +74,7 @@ def test_an_alert_says_what_a_person_needs_at_night(rule: dict[str, Any]) -> Non
 
 
 def test_every_reason_of_a_failed_load_raises_an_alert() -> None:
-    """A reason that is new must be somebody's."""
+    """A new reason must be watched by an alert."""
     watched = {
         reason
         for rule in alerts()

@@ -77,7 +77,7 @@ def test_each_metric_has_the_labels_that_are_asked_for(expression: str) -> None:
 
 
 def test_alerts_and_dashboard_ask_for_most_of_what_the_adapter_exports() -> None:
-    """What nobody looks at: duplicates of what is shown, and sums."""
+    """What neither alerts nor dashboard show: duplicates of what is shown, and sums."""
     asked = {
         selector.name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")
         for _, expression in ASKED

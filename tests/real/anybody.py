@@ -34,7 +34,7 @@ def as_anybody(volume: Path, umask: str, *, read_only: bool) -> list[str]:
 
 
 def check_permitted(volume: Path, *, read_only: bool) -> None:
-    """Skip a test where this machine lets nobody make such a place."""
+    """Skip a test where this machine does not permit such a mount."""
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")
     if missing := [name for name in ("unshare", "setpriv", "mount") if shutil.which(name) is None]:

@@ -117,7 +117,7 @@ def _kill_all() -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id runs. One that has ended and that nobody has asked about does not."""
+    """Whether a process of this id runs. One that has ended and was not waited for does not."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

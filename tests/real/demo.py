@@ -149,7 +149,7 @@ def _crash(table: Table, mesh: Mesh, triton: Triton, adapter: AdapterProcess) ->
         what.append("kill -9 of Triton; it is back, and holds nothing")
     with table.step("restore") as what:
         until(lambda: all(_answers(mesh, model_id) for model_id in (DIGITS, TEXTS)), "both models answer")
-        table.check(what, "both models answer again, and nobody asked for them", _pulled_bytes(adapter) == pulled)
+        table.check(what, "both models answer again without a new request for them", _pulled_bytes(adapter) == pulled)
 
 
 def _answers(mesh: Mesh, model_id: str) -> bool:

@@ -1,5 +1,5 @@
 """
-Ties a program to the life of whoever starts it: `python leash.py PARENT_PID COMMAND…`.
+Ties a program to the life of its parent: `python leash.py PARENT_PID COMMAND…`.
 
 Becomes the command (the pid stays), after asking the kernel for a SIGKILL at the parent's death.
 A program of its own instead of `preexec_fn`, because gRPC's threads make forked Python code unsafe.

@@ -269,7 +269,7 @@ def sleeper(start_seconds: float = 0) -> Files:
 
 
 def affine(factor: float, summand: float, seconds: float = 0) -> Files:
-    """A python model: `X` (FP32) → `Y` = X × factor + summand, after so many `seconds`; with a file `busy` as that of `sleeper`."""
+    """A python model: `X` (FP32) → `Y` = X × factor + summand, after `seconds`; with a file `busy` as that of `sleeper`."""
     parameters = _parameter("factor", str(factor)) + _parameter("summand", str(summand)) + _parameter("seconds", str(seconds))
     return _python_model(AFFINE, ("X", "TYPE_FP32", "-1"), ("Y", "TYPE_FP32", "-1"), parameters)
 

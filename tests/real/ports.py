@@ -29,7 +29,7 @@ _TRIES = 3
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports that no process listens on now."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
         for port in itertools.islice(_NEXT, len(_CANDIDATES)):
@@ -44,9 +44,9 @@ def free_ports(count: int) -> list[int]:
 
 def started_on(ports: Sequence[int], count: int, start: Callable[[list[int]], T], taken: str) -> T:
     """
-    What `start` gives on these ports, or on so many free ones where there are none.
+    What `start` gives on these ports, or on that number of free ones where there are none.
 
-    Somebody may have taken a port meanwhile: then free ones are looked for again, and given ones are waited for. `taken`: a
+    Another process may have taken a port meanwhile: then free ones are looked for again, and given ones are waited for. `taken`: a
     pattern of what `start` says then. Raises PartError: as `start`, at the last try, or with other words.
     """
     tries = _TRIES
@@ -62,7 +62,7 @@ def started_on(ports: Sequence[int], count: int, start: Callable[[list[int]], T]
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody accepts connections on this loopback port."""
+    """Whether a process accepts connections on this loopback port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

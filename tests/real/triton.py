@@ -144,7 +144,7 @@ class Triton:
         os.kill(self.pid, signal.SIGCONT)
 
     def is_live(self) -> bool:
-        """Whether this very server answers: somebody else's may have taken the port."""
+        """Whether this very server answers: another server may have taken the port."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=2)
         with contextlib.closing(connection), contextlib.suppress(OSError, ValueError, http.client.HTTPException):
             connection.request("GET", "/v2")

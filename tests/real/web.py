@@ -18,7 +18,7 @@ from tests.real.children import Child, bare_environment
 from tests.real.ports import free_ports
 
 START_SECONDS = 20
-USER = "somebody"
+USER = "client"
 
 
 class WebServer:

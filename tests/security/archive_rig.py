@@ -37,8 +37,8 @@ class Ground:
         archive.write_bytes(content)
         before = sorted(os.listdir(self.folder))
         try:
-            with Space(self.volume.cache_dir, 0, refuses=False).reservation() as room:
-                sizes = unpack(archive, name=name, target=target, reserved=room, max_bytes=max_bytes, stop=Stop())
+            with Space(self.volume.cache_dir, 0, refuses=False).reservation() as reserved:
+                sizes = unpack(archive, name=name, target=target, reserved=reserved, max_bytes=max_bytes, stop=Stop())
             found = {path: (target / path).read_bytes() for path in sizes}
             assert {path: len(content) for path, content in found.items()} == sizes
             return found

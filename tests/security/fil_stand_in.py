@@ -33,7 +33,7 @@ LOADERS = {
 
 
 class Guarded:
-    """A buffer that ends where a page begins that nobody may read or write."""
+    """A buffer that ends where a page begins that must not be read or written."""
 
     def __init__(self, size: int) -> None:
         pages = -(-size // PAGE)
@@ -49,7 +49,7 @@ class Guarded:
 
 
 def gtil(model: treelite.Model, rows: numpy.ndarray, address: int) -> None:
-    """GTIL writes all outputs of all rows there, without knowing how much room there is."""
+    """GTIL writes all outputs of all rows there, without knowing the size of the buffer."""
     config = GTILConfig(nthread=1, predict_type="default")
     data = rows.ctypes.data_as(ctypes.c_void_p)
     kind = ctypes.c_char_p(model.input_type.encode())

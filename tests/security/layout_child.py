@@ -2,7 +2,7 @@
 One hostile model, listed by the store and planned, in a process of its own: `python -m tests.security.layout_child CASE FOLDER`.
 
 Prints one line of JSON: how it ended, in which words, and by how many MiB the process grew. Cases are
-functions here, by name. The address space is bounded: what grows without end fails, and hurts nobody else.
+functions here, by name. The address space is bounded: what grows without end fails, and harms no other process.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ SECRET = b'{"secret_access_key": "of the pod"}'
 
 @pytest.fixture
 def claim() -> Iterator[Path]:
-    """A volume of somebody else's, mounted beside ours."""
+    """A volume of another user, mounted beside ours."""
     if not os.access("/dev/shm", os.W_OK):
         pytest.skip("needs /dev/shm as a second mount")
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
@@ -220,7 +220,7 @@ async def test_what_is_placed_is_a_plain_file_and_no_other_files_mode_is_changed
 
 
 def test_a_part_is_not_written_into_a_pipe(tmp_path: Path) -> None:
-    """Opening it to write would wait for a reader, in a thread that nobody can wake."""
+    """Opening it to write would wait for a reader, in a thread that cannot be woken."""
     os.mkfifo(tmp_path / "part")
     with pytest.raises(OSError, match="No such device"):
         open_file(tmp_path / "part", is_new=False)
@@ -309,7 +309,7 @@ def test_the_adapter_starts_over_a_journal_that_is_no_file(adapter_over: Callabl
     assert secret.read_bytes() == SECRET
 
 
-def test_a_start_reads_so_many_records_and_no_more(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_reads_a_bounded_number_of_records(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
     """A volume full of long records would keep the adapter busy for hours; those that were used last are read."""
     monkeypatch.setattr(artifacts, "MAX_RECORDS_BYTES", 25_000)
     for number in range(1, 6):

@@ -56,8 +56,10 @@ def measure() -> None:
     before = unmeasured.forget_peak()
     resource.setrlimit(resource.RLIMIT_AS, (int(unmeasured.mib("VmSize") + 512) * MIB,) * 2)
     try:
-        with Space(volume.cache_dir, 0, refuses=False).reservation() as room:
-            said: object = len(unpack(archive, name=archive.name, target=folder / "target", reserved=room, max_bytes=1 << 36, stop=Stop()))
+        with Space(volume.cache_dir, 0, refuses=False).reservation() as reserved:
+            said: object = len(
+                unpack(archive, name=archive.name, target=folder / "target", reserved=reserved, max_bytes=1 << 36, stop=Stop())
+            )
     except InvalidModel as error:
         said = error.text
     print(int(unmeasured.mib("VmHWM") - before), said, sep="\n")
@@ -103,7 +105,7 @@ def zip_of_many(*, says: int, long_end: bool) -> bytes:
 
 
 def zip_of_names(count: int, length: int, extra: bytes = b"", **fields: object) -> bytes:
-    """So many empty members with names of this length."""
+    """`count` empty members with names of this length."""
     files, directory = bytearray(), bytearray()
     for number in range(count):
         name = (b"%06d/" % number + (b"n" * 200 + b"/") * (length // 201))[: length - 1] + b"f" if length > 9 else b"%06d" % number
@@ -173,7 +175,7 @@ def links() -> bytes:
 
 
 def sparse(count: int) -> bytes:
-    """A sparse file of so many parts, whose map is longer than all of them."""
+    """A sparse file of `count` parts, whose map is longer than all of them."""
     text = b"%d\n" % count + b"".join(b"%d\n1\n" % (2 * number) for number in range(count))
     content = text + bytes(-len(text) % BLOCK) + b"x" * count
     known = (

@@ -24,7 +24,7 @@ TARS = {
     "a block device": [OK, Tarred(b"dev", kind=b"4")],
     "a pipe": [OK, Tarred(b"dev", kind=b"6")],
     "a part of another archive": [OK, Tarred(b"dev", kind=b"M")],
-    "a kind that nobody knows": [OK, Tarred(b"dev", kind=b"\xff")],
+    "an unknown kind": [OK, Tarred(b"dev", kind=b"\xff")],
     "a directory with content": [OK, Tarred(b"d", b"x", b"5")],
     "a file with a slash behind": [OK, Tarred(b"d/", b"x")],
     "the top with content": [OK, Tarred(b"./", b"x")],
@@ -46,7 +46,7 @@ TARS = {
     "an extended length of 5,000 digits": [OK, pax((b"size", b"9" * 5000)), Tarred(b"a", b"x")],
     "an extended length of exabytes": [OK, pax((b"size", b"9" * 20)), Tarred(b"a", b"x")],
     "an extended length that is none": [OK, pax((b"size", "１".encode())), Tarred(b"a", b"x")],
-    "an alphabet of nobody": [OK, pax((b"hdrcharset", b"BINARY"), (b"path", b"\xe9")), Tarred(b"a", b"x")],
+    "an unknown alphabet": [OK, pax((b"hdrcharset", b"BINARY"), (b"path", b"\xe9")), Tarred(b"a", b"x")],
     "a name for all": [OK, pax((b"path", b"same"), kind=b"g"), Tarred(b"a", b"x"), Tarred(b"b", b"x")],
     "a long name that leads out": [OK, long_name(b"../outside"), Tarred(b"a", b"x")],
     "an extended name that leads out": [OK, pax((b"path", b"../outside")), Tarred(b"a", b"x")],
@@ -100,7 +100,7 @@ def test_an_entry_that_lies_refuses_the_tar(ground: Ground, what: str) -> None:
 
 
 def test_honest_tars_of_other_packers_are_served(ground: Ground) -> None:
-    """V7 without a magic word, signed checksums, binary lengths, comments for all, attributes nobody asks for, a file with holes."""
+    """V7 without a magic word, signed checksums, binary lengths, comments for all, attributes that are not read, a file with holes."""
     content = b"x" * 100
     tars = {
         "V7": [Tarred(b"d/", kind=b"\0", magic=b""), Tarred(b"d/a", content, b"\0", magic=b"")],

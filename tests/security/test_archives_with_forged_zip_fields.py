@@ -126,7 +126,7 @@ def test_a_zip_has_one_directory_or_none(ground: Ground, what: str) -> None:
 
 @pytest.mark.parametrize("what", zip_ends(one_reading=True))
 def test_a_zip_that_has_one_reading_is_served_as_it_is(ground: Ground, what: str) -> None:
-    """What nobody reads may be anything; what stands in front of an archive is another file's."""
+    """What is not read may be anything; what stands in front of an archive is another file's."""
     is_refused = ground.refused_or({"a": b"x"}, zip_ends(one_reading=True)[what], "m.zip")
     assert not is_refused or "front" not in what
 

@@ -1,4 +1,4 @@
-"""GCS and Azure: tokens and keys go to whom they are for, over TLS that was asked for, and to nobody else."""
+"""GCS and Azure: tokens and keys go to whom they are for, over TLS that was asked for, and to no other server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_token_server_that_only_a_request_names_is_guarded():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_gets_no_password_of_the_pod_and_no_cookie_back(kind, monkeypatch, tmp_path):
-    """requests shows a netrc's password to whoever is called so, and sends cookies back."""
+    """requests shows a netrc's password to a server of that name, and sends cookies back."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password s3cret-of-the-netrc\n")
     (tmp_path / "netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))

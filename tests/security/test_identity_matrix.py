@@ -165,7 +165,7 @@ def secrets_of(config: StorageConfig) -> str:
 
 
 def is_anonymous(config: StorageConfig) -> bool:
-    """Nobody is asked for credentials. A web server has no chain to ask."""
+    """No credentials are used. A web server has no chain to ask."""
     return BUCKETS[config.type].connection(config).is_anonymous
 
 
@@ -219,7 +219,7 @@ def test_a_cell_says_what_happens(case: Case, has_keys: bool, pems: tuple[str, s
 @pytest.mark.parametrize("has_keys", [True, False], ids=["keys", "chain"])
 @pytest.mark.parametrize(("before", "after"), list(itertools.permutations(KINDS, 2)))
 def test_another_type_is_another_config(before: str, after: str, has_keys: bool, pems: tuple[str, str]) -> None:
-    """Nothing but the bucket and the trust is left of the stored config, and nobody's identity is used."""
+    """Nothing but the bucket and the trust is left of the stored config, and no identity is used."""
     needed = {"azure": {"account_name": "theiraccount"}, "http": {"url": "https://theirs.example"}}
     stored, _ = scene(Case(before, "type", "stored", ""), pems, has_keys=has_keys)
     stored |= {"certificate": pems[0], "name": "stored-claim", "region": "stored-region", "container": "stored-container"}

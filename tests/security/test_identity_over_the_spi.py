@@ -1,5 +1,5 @@
 """
-Whoever may create an InferenceService, at the front door: the adapter as a process, and what really arrives at whose server.
+An attacker that may create an InferenceService calls the SPI: the adapter as a process, and what really arrives at whose server.
 
 Two addresses of loopback stand for two places: the pod's own (127.0.0.1, where requests may not lead, and the stored
 stores are) and the attacker's (127.0.0.2). The pod has an identity at Amazon and at Google.
@@ -335,7 +335,7 @@ def test_tenants_of_one_store_share_no_client_that_tells_who_they_are(scene: Sce
         assert ("stored-token" in seen(scene.ours.requests)) is (proof == "stored-id-of-s3")
 
 
-def test_a_flood_of_places_takes_bounded_memory_and_nobodys_work(scene: Scene) -> None:
+def test_a_flood_of_places_takes_bounded_memory_and_delays_no_other_load(scene: Scene) -> None:
     """Each makes a client of its own; the clients of others are made again."""
     key = scene.add_key(S3)
     assert scene.load(key, {}) is None

@@ -1,4 +1,4 @@
-"""What a server can do to whoever repeats: ask for endless pauses, fail for ever, give a byte now and then. The load's time is ours."""
+"""What a server can do to a client that retries: ask for endless pauses, fail for ever, give a byte at times. The load's time is ours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store(tmp_path, volume, hell):
 
 
 async def refusal(store: Store, seconds: float = BUDGET_SECONDS) -> str:
-    """How a load of so many seconds ends, which it does in time."""
+    """How a load with a budget of `seconds` ends, which it does in time."""
     begun = time.monotonic()
     waits = Waits(time.monotonic, begun + seconds)
     with pytest.raises(SourceUnavailable) as raised:

@@ -1,5 +1,5 @@
 """
-Somebody's own server lists anybody's keys, versions and sizes: it is given nothing of theirs, and has nothing of its own served.
+A tenant's own server lists anybody's keys, versions and sizes: it is given nothing of theirs, and has nothing of its own served.
 
 What decides whose bytes a request sees decides which artifact it gets; that both addresses have one host is not enough.
 """
@@ -45,7 +45,7 @@ PATH = "m.onnx"
 
 
 class AsListed(MemoryBucket):
-    """A bucket that says of itself what the real stores say, and whose listing is that of somebody else's bucket."""
+    """A bucket that says of itself what the real stores say, and whose listing is that of another tenant's bucket."""
 
     def __init__(self, content: bytes, config: StorageConfig, listed: bytes) -> None:
         super().__init__({PATH: content})
@@ -105,7 +105,7 @@ async def test_credentials_of_a_request_share_no_artifact_with_the_stored_ones(r
     assert len(list(rig.volume.artifacts_dir.iterdir())) == 2
 
 
-def test_nobody_uses_up_the_crashes_of_somebody_elses_model() -> None:
+def test_a_tenant_cannot_use_up_the_crashes_of_another_tenants_model() -> None:
     """Three deaths over a listing that a request's own server made up do not block the model that it imitates."""
     digests, listing = Digests(b"salt"), Listing("s3://b/m", "m", False, (SourceFile("1/model.onnx", 3, "e"),), None)
 

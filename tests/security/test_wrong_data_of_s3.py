@@ -127,7 +127,7 @@ def test_a_region_that_an_answer_makes_up_goes_nowhere(region):
     assert f"'{region}'" not in caught.value.text
 
 
-def test_the_bounds_of_a_page_have_room_for_what_s3_can_send():
+def test_the_bounds_of_a_page_admit_what_s3_can_send():
     """1,000 keys of 1,024 bytes, each letter encoded, with every element that a row can have."""
     inner = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd98f00b204e9800998ecf8427e-1234&quot;</ETag>"
     inner += "<ChecksumAlgorithm>CRC64NVME</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType><Size>5497558138880</Size>"

@@ -83,7 +83,7 @@ def test_of_an_endless_first_answer_one_byte_is_read(status):
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
 @pytest.mark.parametrize("key", ["m/model.tar.gz", "m/model.TGZ", "m/file.gz"])
 def test_a_packed_file_that_is_called_encoded_is_taken_as_it_is_stored(encoding, key):
-    """Apache's `AddEncoding x-gzip .gz .tgz` says so of a file that nobody has encoded: its length is that of the file."""
+    """Apache's `AddEncoding x-gzip .gz .tgz` says so of a file that is not encoded: its length is that of the file."""
     packed = gzip.compress(CONTENT)
     with Hell(honest(packed, {**ETAG, "Content-Encoding": encoding})) as server:
         bucket = bucket_at(server)
@@ -95,7 +95,7 @@ def test_a_packed_file_that_is_called_encoded_is_taken_as_it_is_stored(encoding,
 @pytest.mark.parametrize(
     ("key", "encoding"), [("m/file", "gzip"), ("m/model.tar.gz", "br"), ("m/model.tar.gz", "gzip, br"), ("m/x", "weird-1")]
 )
-def test_an_encoding_that_nobody_asked_for_is_refused_in_words(key, encoding):
+def test_an_encoding_that_was_not_asked_for_is_refused_in_words(key, encoding):
     """Its bytes are not the file's. A word that a server makes up is not repeated."""
     words, headers = "in an encoding that was not asked for", {**ETAG, "Content-Encoding": encoding}
     with Hell(honest(CONTENT, headers)) as server, pytest.raises(InvalidRequest, match=words) as caught:

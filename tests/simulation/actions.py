@@ -106,7 +106,7 @@ class Actions:
         self._loop.call_later(self._random.choice((5.0, 60.0)), setattr, self._triton, "index_seconds", self._triton.usual_index_seconds)
 
     def foreign_entry(self) -> None:
-        """Somebody else writes into Triton's folder."""
+        """Another process writes into Triton's folder."""
         path = self._world.repository_dir / f"foreign-{next(self._world.numbers)}"
         if self._world.repository_dir.is_dir():
             self._world.meet("foreign entry")

@@ -42,7 +42,7 @@ class Calls:
     def call(
         self, kind: str, model_id: str, ask: Callable[[Call], Coroutine[Any, Any, None]], spec: ModelSpec | None = None
     ) -> Call | None:
-        """Begin a call; it may be cancelled at a random time. None: nobody listens."""
+        """Begin a call; it may be cancelled at a random time. None: no adapter listens."""
         if self._world.adapter is None:
             return None
         call = Call(next(self._world.numbers), kind, model_id, spec, self._world.adapter, self._loop.time())
@@ -111,7 +111,7 @@ class Calls:
             self._world.owned.add(call.model_id)
 
     def is_alone(self, call: Call) -> bool:
-        """Whether nobody else asked for anything of this id, or for a purge, meanwhile."""
+        """Whether no other call was of this id, or a purge, meanwhile."""
         return not any(
             other is not call
             and other.adapter is call.adapter
@@ -148,7 +148,7 @@ class Calls:
                 self._world.meet("a front is told at once" if is_at_once else "a front was overtaken")
                 raise
             except NoCapacity:
-                self._world.meet("no room for a front's model")
+                self._world.meet("no capacity for a front's model")
                 raise
             self.check(call, not is_there, "loaded over what was there")
             self._world.owned.add(spec.model_id)
@@ -178,7 +178,7 @@ class Calls:
                 return
             names = [model.name for model in models]
             self.check(call, names == sorted(set(names)), f"known: {names}")
-            used = [model for model in models if not model.is_going]  # an unload may be of an id that nobody has loaded
+            used = [model for model in models if not model.is_going]  # an unload may be of an id that was never loaded
             wrong = [model for model in used if (model.model_id in self._world.front_ids) != model.name.startswith("name of ")]
             self.check(call, not wrong or bool(self._world.files.failed), f"named wrongly: {wrong}")
 

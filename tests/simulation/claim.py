@@ -1,5 +1,5 @@
 """
-A volume claim that may hang: whoever looks into it then waits until it heals.
+A volume claim that may hang: a read of it then waits until it heals.
 
 Only the claim's own threads may look into it at all, well or not: any other thread would hang with it, and the event loop too.
 Its files never change.
@@ -35,7 +35,7 @@ class Claim:
         self._is_looking = False
 
     def hang(self) -> None:
-        """Whoever looks into it waits from now on."""
+        """A read of it waits from now on."""
         self.is_hung = True
 
     def heal(self) -> None:

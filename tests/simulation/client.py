@@ -14,7 +14,7 @@ from tests.simulation.triton import Triton
 
 MOST_UNLOADS = 16
 PATIENCE_SECONDS = 10.0
-"""An unload call that Triton has not answered for so long holds up nobody."""
+"""An unload call that Triton has not answered for this long delays no other call."""
 
 
 class Client:

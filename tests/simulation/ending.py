@@ -1,7 +1,7 @@
 """
 The end of a history: nothing goes wrong any more.
 
-Then everybody is answered, nothing stays that nobody was told of, and when all models are unloaded, nothing is left.
+Then each call is answered, nothing stays that no caller was told of, and when all models are unloaded, nothing is left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ending:
         self._calls = calls
 
     async def calm_down(self) -> None:
-        """Nothing goes wrong any more; then nothing may be left, and nobody may wait."""
+        """Nothing goes wrong any more; then nothing may be left, and no call may wait."""
         self._world.is_calm = True
         self._world.say("calm")
         self._world.files.rate = 0.0
@@ -104,7 +104,7 @@ class Ending:
             if state is State.ABSENT and held and not is_blind:
                 self._world.problem(f"{model_id} is absent, but held: {held}")
             if state is State.LOADED and model_id not in self._world.owned:
-                self._world.problem(f"{model_id} stays loaded, though nobody was told")
+                self._world.problem(f"{model_id} stays loaded, though no caller was told")
             if state is State.LOADED and (problem := self._rules.unwhole(self._world.repository_dir / model_id)):
                 self._world.problem(f"{model_id} stays loaded, but {problem}")
         self._rules.check_space()

@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 
 class _Carrier:
-    """A real thread that runs one fiber after the other, each only while somebody waits for it."""
+    """A real thread that runs one fiber after the other, each only while a task waits for it."""
 
     def __init__(self) -> None:
         self.go, self.back = _thread.allocate_lock(), _thread.allocate_lock()

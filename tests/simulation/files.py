@@ -1,8 +1,8 @@
 """
 The real folder, as a file system that fails: every change that the adapter makes passes here.
 
-An operation may fail (no room, an error of input or output), or be the last one of a process that dies in the middle of
-it. What a dead process still tries does not happen. Whoever looks on is told before each change.
+An operation may fail (a full disk, an error of input or output), or be the last one of a process that dies in the middle of
+it. What a dead process still tries does not happen. An observer is told before each change.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tests.simulation.fibers import Killed
 from tests.simulation.loop import LIFE, Life
 
 CHANGES = ("rename", "replace", "mkdir", "rmdir", "unlink", "remove", "link", "symlink", "write", "pwrite", "ftruncate")
-GIVES_ROOM = ("rmdir", "unlink", "remove", "ftruncate")
+FREES_SPACE = ("rmdir", "unlink", "remove", "ftruncate")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 BROKEN = (errno.EIO, errno.EROFS)
-ROOM = os.statvfs_result((4096, 4096, 1 << 24, 1 << 23, 1 << 23, 1 << 20, 1 << 19, 1 << 19, 0, 255))
+SPACE = os.statvfs_result((4096, 4096, 1 << 24, 1 << 23, 1 << 23, 1 << 20, 1 << 19, 1 << 19, 0, 255))
 """What the file system says of itself: 32 GiB are free."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
@@ -62,7 +62,7 @@ class Files:
                 stack.enter_context(mock.patch.object(os, name, self._changing(name, getattr(os, name))))
             stack.enter_context(mock.patch.object(os, "open", self._opening(os.open)))
             stack.enter_context(mock.patch.object(os, "close", self._closing(os.close)))
-            stack.enter_context(mock.patch.object(os, "statvfs", lambda _: ROOM))
+            stack.enter_context(mock.patch.object(os, "statvfs", lambda _: SPACE))
             stack.enter_context(mock.patch.object(os, "utime", self._touching(os.utime)))
             stack.enter_context(mock.patch.object(io, "open", self._opening_file(io.open)))
             stack.enter_context(mock.patch.object(secrets, "token_hex", lambda count=16: self.decide.randbytes(count).hex()))
@@ -83,9 +83,9 @@ class Files:
                 raise Killed
         if life.is_faulty and self.rate and self.decide.random() < self.rate:
             number = self.decide.choice(self.errors)
-            if number in BROKEN or name not in GIVES_ROOM:
+            if number in BROKEN or name not in FREES_SPACE:
                 self.failed += 1
-                self.failed_deletes += name in GIVES_ROOM or name == "rename"
+                self.failed_deletes += name in FREES_SPACE or name == "rename"
                 raise OSError(number, os.strerror(number), *(argument for argument in arguments[:1] if not isinstance(argument, int)))
         self.on_change(name, arguments)
 

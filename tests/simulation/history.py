@@ -27,7 +27,7 @@ from tests.simulation.virtual import virtual
 from tests.simulation.world import World
 
 DEFECTS = ("operation.crashed", "reconciler.crashed")
-"""What the adapter logs when something happens that nobody foresaw."""
+"""What the adapter logs when an unforeseen exception occurs."""
 DRAIN_SECONDS = 25
 
 
@@ -115,7 +115,7 @@ class History:
             await self._actions.pause()
 
     def _nudged(self, has_thread: bool) -> None:
-        """A caller goes just when Triton has answered: some ticks later somebody is served who does not wait any more."""
+        """A caller goes just when Triton has answered: some ticks later the answer reaches a caller that does not wait any more."""
         world = self.world
         if world.nudge_rate and not world.is_calm and self._random.random() < (0.5 if has_thread else 0.1):
             ticks = self._random.randint(1, 3) if has_thread else self._random.randint(0, 12)  # slots are handed on within three

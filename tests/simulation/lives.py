@@ -126,7 +126,7 @@ class Lives:
         registry.begin = watched_begin  # type: ignore[method-assign] # the same
 
     def _make_fail(self, adapter: Adapter) -> None:
-        """Some changes of Triton's folder end by what nobody foresaw: before anything has happened, or after everything has."""
+        """Some changes of Triton's folder end by an unforeseen exception: before anything has happened, or after everything has."""
         for name in ("place", "remove", "clear", "sweep"):
             setattr(adapter.repository, name, self._failing(adapter, name, getattr(adapter.repository, name)))
         adapter.client.unload = self._failing(adapter, "tell", adapter.client.unload)  # type: ignore[method-assign] # as above

@@ -1,7 +1,7 @@
 """
 An event loop in virtual time: nothing waits, and a seed decides which of the tasks that are ready runs next.
 
-Whoever runs does so in the name of a `Life`: a process of the world that may die at any moment. Callbacks of a dead one
+Each task runs in the name of a `Life`: a process of the world that may die at any moment. Callbacks of a dead one
 are dropped, so its tasks, timers and calls do nothing any more, as after `kill -9`.
 """
 
@@ -23,7 +23,7 @@ class Life:
     name: str
     is_alive: bool = True
     kill_after: int | None = None
-    """So many operations on files, and the process dies in the middle of the next one."""
+    """After this number of operations on files the process dies in the middle of the next one."""
     is_faulty: bool = False
     """Whether its operations on files may fail."""
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
@@ -47,7 +47,7 @@ MOST_STEPS = 200_000
 
 
 class StuckError(Exception):
-    """Nothing is ready and no timer runs, or something is ready again and again: whoever waits will wait for ever."""
+    """Nothing is ready and no timer runs, or something is ready again and again: a task that waits will wait for ever."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -90,7 +90,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._now, self._moved_at = timers[0]._when, self.steps
             self._take_due(timers, ready)
         if self.steps - self._moved_at > MOST_STEPS:
-            raise StuckError(f"{MOST_STEPS} steps, and no time has passed: somebody asks again and again")
+            raise StuckError(f"{MOST_STEPS} steps, and no time has passed: a task polls without end")
         self._take_due(timers, ready)
         batch = list(ready)
         ready.clear()

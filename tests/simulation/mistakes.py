@@ -1,4 +1,4 @@
-"""Mistakes that somebody could make in the adapter, to be planted: a simulation that finds none of them proves nothing."""
+"""Mistakes that a change of the adapter could make, to be planted: a simulation that finds none of them proves nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _slot_kept_on_cancel() -> Any:
 
 
 def _place_of_a_left_load_kept() -> Any:
-    """The place of a load that nobody waits for any more is never free again."""
+    """The place of a load without a caller is never free again."""
     end = Loads._end
 
     def kept(self: Loads, load: Any, cause: BaseException | None) -> None:
@@ -67,7 +67,7 @@ def _place_of_a_left_load_kept() -> Any:
 
 
 def _left_load_keeps_its_slot() -> Any:
-    """A load that nobody waits for any more counts as one with a caller."""
+    """A load without a caller counts as one with a caller."""
     load = Loads.load
 
     async def kept(self: Loads, model_id: str, *args: Any, **options: Any) -> None:
@@ -264,7 +264,7 @@ def _claim_read_by_others() -> Any:
     return mock.patch.object(VolumeReads, "run", shared)
 
 
-def _nobody_undoes() -> Any:
+def _left_load_goes_on() -> Any:
     """A load whose last caller has gone goes on."""
     stop = Operation.stop
 
@@ -331,7 +331,7 @@ MISTAKES: dict[str, Plant] = {
     "an unload has no bound": _unload_without_bound,
     "more loads than threads": _too_many_loads,
     "a prediction waits for the store": _prediction_waits,
-    "a load outlives its callers": _nobody_undoes,
+    "a load outlives its callers": _left_load_goes_on,
     "a purge sends all unloads at once": _all_unloads_at_once,
     "a claim is read by the threads of others": _claim_read_by_others,
     "what is being unloaded counts for nothing": _going_not_booked,

@@ -35,7 +35,7 @@ class Rules:
             or self._world.hub.current is not None
             or self._world.adapter.lifecycle._reconciler.obstacle is not None
         ):
-            return  # what an earlier process has left is counted when it was found, and nobody may load before that
+            return  # what an earlier process has left is counted when it was found, and no load may begin before that
         found, space = self._bytes(), self._world.adapter.space
         lies, counted = sum(size for _, size in found.values()), space.held_bytes()
         if lies > counted and not any("bytes lie" in problem for problem in self._world.problems):
@@ -119,7 +119,7 @@ class Rules:
         """
         A front's models never have more than the memory, also those that an earlier process has left, or that are being unloaded.
 
-        Of a journal that could not be written nobody learns what such a model takes; nor do those know who were refused the index.
+        A journal that could not be written does not tell what such a model takes; nor does an index that was refused.
         """
         world = self._world
         assert world.adapter is not None

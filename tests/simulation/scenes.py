@@ -42,7 +42,7 @@ class Scenes:
         self._triton.hang(3.0)
 
     async def neighbours(self) -> None:
-        """Some loads or a store hang, and nobody else notices."""
+        """Some loads or a store hang, and no other load notices."""
         await asyncio.sleep(20)
         if has_loads := self._random.random() < 0.6:
             self._world.kinds["west/models/y#0"] = "endless"

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Histories of the adapter in virtual time.")
     parser.add_argument("--seed", type=int, help="one history again")
     parser.add_argument("--trace", action="store_true", help="with all that happens in it")
-    parser.add_argument("--seeds", type=int, default=500, help="so many histories")
+    parser.add_argument("--seeds", type=int, default=500, help="number of histories")
     parser.add_argument("--from", type=int, default=0, dest="first", help="from this seed on")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(

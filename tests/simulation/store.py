@@ -22,7 +22,7 @@ SERVED = ("model.onnx", "weights.bin")
 
 
 class UnforeseenError(Exception):
-    """A failure that nobody foresaw; the caller must be told that there is a defect."""
+    """An unforeseen failure; the caller must be told that there is a defect."""
 
 
 def content_of(path: str, version: int, name: str, size_bytes: int) -> bytes:

@@ -51,7 +51,7 @@ MET = (
     "load: CrashesTriton",
     "load: DiskFull",
     "load: Superseded",
-    "no room for a front's model",
+    "no capacity for a front's model",
     "restore",
     "slow index",
     "store away",

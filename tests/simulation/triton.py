@@ -158,7 +158,7 @@ class Triton:
     # ---- calls
 
     def take(self, answer: asyncio.Future[Any], work: Callable[[], Coroutine[Any, Any, Any]], client: Client, *, has_thread: bool) -> None:
-        """A call is on its way; whoever asks may go meanwhile."""
+        """A call is on its way; its caller may go meanwhile."""
         self.calls[answer] = client
         life = self.life
 

@@ -30,7 +30,7 @@ CLAIM = "claim"
 """The name of a storage config, and of the claim."""
 PATHS = ("models/x", "models/y")
 FIT, FRONT_BYTES = 3, 300 * 1024 * 1024
-"""So many models of a front's fit into the memory, of so many bytes each; ModelMesh's models are as nothing beside them."""
+"""The number of a front's models that fit into the memory, and the bytes of each; ModelMesh's models are as nothing beside them."""
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class World:
         """When operations on an id began."""
         self.ready_at: dict[str, float] = {}
         self.owned: set[str] = set()
-        """Of these models somebody was told, or was about to be."""
+        """Of these models a caller was told, or was about to be."""
         self.last_load: dict[str, int] = defaultdict(lambda: -1)
         """The number of the last call."""
         self.placed_by: dict[str, Life | None] = {}
@@ -130,7 +130,7 @@ class World:
         self.files.errors = rng.choice((FULL, BROKEN, FULL + BROKEN))
         self.file_rate *= not self.has_neighbours
         self.defect_rate = rng.choice((0.0, 0.0, 0.05)) * (not self.has_neighbours)
-        """How many of the changes of Triton's folder end by what nobody foresaw."""
+        """The share of the changes of Triton's folder that end by an unforeseen exception."""
         self.odd_rate = 0.0 if self.has_neighbours else rng.choice((0.0, 0.0, 0.1, 0.3))
         """How many versions of a model Triton cannot bear."""
         self.endpoints = {name: Endpoint(name) for name in STORES}
@@ -243,7 +243,7 @@ class World:
             for life in lives:
                 life.tasks.clear()
             for task in left:
-                task._log_destroy_pending = False  # type: ignore[attr-defined] # a dead process tells nobody
+                task._log_destroy_pending = False  # type: ignore[attr-defined] # a dead process logs nothing
                 with contextlib.suppress(BaseException):
                     task.get_coro().close()
             if not any(life.tasks for life in lives):

@@ -60,8 +60,8 @@ class Curve:
     def drawn(self, columns: int = 30) -> str:
         """From its least to its most value, which is at least its bound above."""
         low = min(self.values)
-        room = self.bound.allowed(self.middle) if self.bound else 0.0
-        span = max(max(self.values) - low, room, 1e-9)
+        allowed = self.bound.allowed(self.middle) if self.bound else 0.0
+        span = max(max(self.values) - low, allowed, 1e-9)
         width = min(columns, len(self.values))
         edges = [round(number * len(self.values) / width) for number in range(width + 1)]
         points = [median(self.values[begin:end]) for begin, end in pairwise(edges)]

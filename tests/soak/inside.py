@@ -46,7 +46,7 @@ def kept(each: object) -> int:
 
 
 def counts() -> dict[str, int]:
-    """By name. Whatever nobody refers to any more is collected first."""
+    """By name. Objects without references are collected first."""
     gc.unfreeze()  # else what was there at the start, all tables of the adapter, is not among the objects
     gc.collect()
     objects = gc.get_objects()

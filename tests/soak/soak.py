@@ -36,7 +36,7 @@ from tests.soak.traffic import IDS, PATHS, REFUSED, Traffic
 
 BUCKET = "models"
 RIGS = ("fake", "real")
-LANES = {"fake": 3, "real": 8}
+WORKERS = {"fake": 3, "real": 8}
 """Cycles at a time. The real Triton needs a second for each unload of a python model."""
 WARM_LOADS = 24
 """Of new content, before the first look: the cache is full then."""
@@ -108,15 +108,15 @@ class Outcome:
 
 
 async def soaked(rig: str, cycles: int, folder: Path, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Run so many cycles in this folder. `rig`: which Triton. Raises PartError or CannotRunError when a part does not start."""
+    """Run `cycles` cycles in this folder. `rig`: which Triton. Raises PartError or CannotRunError when a part does not start."""
     stretches = max(FEWEST_STRETCHES, min(STRETCHES, cycles // 10))
     began = time.monotonic()
     async with _running(rig, folder, random.Random(seed), bounds(rig, cycles)) as run:
-        await run.traffic.warm(WARM_LOADS, LANES[rig])
+        await run.traffic.warm(WARM_LOADS, WORKERS[rig])
         done = 0
         for number in range(1, stretches + 1):
             wanted = cycles * number // stretches
-            await run.traffic.stretch(wanted - done, LANES[rig])
+            await run.traffic.stretch(wanted - done, WORKERS[rig])
             done = wanted
             if run.traffic.is_lost:
                 break
@@ -221,7 +221,7 @@ async def _running(rig: str, folder: Path, dice: random.Random, judged: dict[str
             )
             target = real.grpc_target
         env = {
-            "LOADING_CONCURRENCY": str(LANES[rig]), "TRITON_LOAD_THREADS": "8", "LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": CACHE,
+            "LOADING_CONCURRENCY": str(WORKERS[rig]), "TRITON_LOAD_THREADS": "8", "LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": CACHE,
             SOCKET: str(counts), "LOG_LEVEL": "warning",
         }  # fmt: skip
         adapter = AdapterProcess(volume=volume, storage_config=config, triton_target=target, env=env, module="tests.soak.inside")

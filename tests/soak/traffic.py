@@ -54,30 +54,30 @@ class Traffic:
         """So much went wrong that going on would only take time: each call to a Triton that is gone takes all of its budget."""
         return len(self.problems) >= MOST_PROBLEMS
 
-    async def stretch(self, cycles: int, lanes: int) -> None:
-        """So many cycles, in lanes with ids of their own."""
+    async def stretch(self, cycles: int, workers: int) -> None:
+        """`cycles` cycles, by workers with ids of their own."""
         left = iter(range(cycles))
-        await asyncio.gather(*(self._lane(lane, lanes, left) for lane in range(lanes)))
+        await asyncio.gather(*(self._work(worker, workers, left) for worker in range(workers)))
 
-    async def warm(self, loads: int, lanes: int) -> None:
-        """So many loads of new content, each followed by its unload."""
+    async def warm(self, loads: int, workers: int) -> None:
+        """`loads` loads of new content, each followed by its unload."""
         left = iter(range(loads))
 
-        async def lane(number: int) -> None:
+        async def work(number: int) -> None:
             for _ in left:
                 path = f"path-{number % PATHS}"
                 self.change(path)
                 await self._load(f"warm-{number}", path)
                 await self._unload(f"warm-{number}")
 
-        await asyncio.gather(*(lane(number) for number in range(lanes)))
+        await asyncio.gather(*(work(number) for number in range(workers)))
         self.unload_seconds.clear()
 
-    async def _lane(self, lane: int, lanes: int, left: Any) -> None:
+    async def _work(self, worker: int, workers: int, left: Any) -> None:
         for _ in left:
             if self.is_lost:
                 return
-            model_id = f"model-{self.dice.randrange(lane, IDS, lanes)}"
+            model_id = f"model-{self.dice.randrange(worker, IDS, workers)}"
             kind = self.dice.choices(list(EXPECTED), WEIGHTS)[0]
             self.tried[kind] += 1
             try:

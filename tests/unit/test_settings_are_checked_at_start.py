@@ -117,7 +117,7 @@ def test_names_of_our_folders_are_reserved(cache: str, own: set[str]) -> None:
 
 
 def test_endpoint_beats_its_port() -> None:
-    """And metrics that are off collide with nobody."""
+    """And metrics that are off collide with no other port."""
     settings = Settings.from_env(
         {
             **ENOUGH, "ADAPTER_PORT": "1", "ADAPTER_ENDPOINT": "unix:/run/mm.sock", "RUNTIME_ENDPOINT": "unix:/run/t.sock:8001",

@@ -39,12 +39,12 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_is_reserved_counts_as_staging_until_it_is_handed_over(make) -> None:
-    """Whoever counts it next has it then."""
+    """The next one that counts it has it then."""
     space, _ = make(100, refuses=True, placed=10)
-    with space.reservation() as room:
-        room.grow(30)
-        room.grow(20)
-        room.change(-5)
+    with space.reservation() as reserved:
+        reserved.grow(30)
+        reserved.grow(20)
+        reserved.change(-5)
         assert (space.counted_bytes("staging"), space.held_bytes()) == (45, 55)
     assert (space.counted_bytes("staging"), space.held_bytes()) == (0, 10)
 
@@ -53,13 +53,13 @@ def test_idle_artifacts_give_way_before_anything_is_refused(make) -> None:
     """As many as must."""
     space, idle = make(100, refuses=True, placed=40)
     idle.add(10, files=3)
-    with space.reservation() as room:
-        room.grow(45)
+    with space.reservation() as reserved:
+        reserved.grow(45)
         assert idle.asked == [15] and len(idle.files) == 1 and space.held_bytes() == 95
         with pytest.raises(DiskFull):
-            room.grow(16)
-        assert len(idle.files) == 1, "nobody gives way for what is refused all the same"
-        room.grow(15)
+            reserved.grow(16)
+        assert len(idle.files) == 1, "no idle file is deleted for what is refused all the same"
+        reserved.grow(15)
         assert idle.files == [] and space.held_bytes() == 100
 
 
@@ -67,11 +67,11 @@ def test_a_default_only_makes_idle_artifacts_go(make) -> None:
     """Placed models alone may be more."""
     space, idle = make(100, refuses=False, placed=80)
     idle.add(10)
-    with space.reservation() as room:
-        room.grow(500)
+    with space.reservation() as reserved:
+        reserved.grow(500)
         assert idle.files == [] and space.held_bytes() == 580
-        room.grow(500)
-        assert len(idle.asked) == 1, "nobody is asked for what is not there, which takes long where much is placed"
+        reserved.grow(500)
+        assert len(idle.asked) == 1, "idle files are not listed for what is not there, which takes long where much is placed"
 
 
 @pytest.mark.parametrize("_round", range(10))
@@ -85,9 +85,9 @@ def test_of_those_who_fit_alone_only_one_is_told_so(tmp_path: Path, _round: int)
 
     def ask() -> None:
         start.wait(20)
-        with space.reservation() as room:
+        with space.reservation() as reserved:
             try:
-                room.grow(60)
+                reserved.grow(60)
                 fitted.append(True)
             except DiskFull:
                 fitted.append(False)
@@ -103,7 +103,7 @@ def test_of_those_who_fit_alone_only_one_is_told_so(tmp_path: Path, _round: int)
 
 
 def test_leftovers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be deleted takes room until it can."""
+    """What could not be deleted takes space until it can."""
     volume = Volume(tmp_path / "r", tmp_path / "c")
     volume.claim()
     space = Space(volume.cache_dir, 100, refuses=True, trash=volume.trash)
@@ -117,8 +117,8 @@ def test_leftovers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         patch.setattr(os, "unlink", failing(errno.EACCES))
         volume.discard(artifact)
     assert space.counted_bytes("trash") == 80
-    with space.reservation() as room, pytest.raises(DiskFull, match="not deleted yet 80 bytes"):
-        room.grow(30)
+    with space.reservation() as reserved, pytest.raises(DiskFull, match="not deleted yet 80 bytes"):
+        reserved.grow(30)
     volume.close()
     volume.claim()
     assert space.counted_bytes("trash") == 0
@@ -130,24 +130,24 @@ def test_idle_artifacts_give_way_when_the_volume_is_full(small: Path) -> None:
     space = Space(small, 100 * MIB, refuses=True)
     idle = IdleArtifacts(space, small)
     idle.add(MIB, files=6)
-    with space.reservation() as room:
-        room.grow(5 * MIB)
+    with space.reservation() as reserved:
+        reserved.grow(5 * MIB)
         (small / "new").write_bytes(bytes(5 * MIB))
-        room.wrote(5 * MIB)
+        reserved.wrote(5 * MIB)
     assert len(idle.files) == 3
 
 
 @pytest.mark.parametrize(("refuses", "left"), [(False, 1), (True, 2)])
 def test_a_default_leaves_a_fifth_of_the_disk_free(small: Path, refuses: bool, left: int) -> None:
-    """Kubernetes evicts the pods of a node whose disk is full, whoever filled it; who has set a budget has thought of that."""
-    (small / "somebody's").write_bytes(bytes(4 * MIB))
+    """Kubernetes evicts the pods of a node whose disk is full, whatever filled it; a budget that was set takes that into account."""
+    (small / "foreign").write_bytes(bytes(4 * MIB))
     space = Space(small, 100 * MIB, refuses=refuses)
     idle = IdleArtifacts(space, small)
     idle.add(MIB, files=2)
-    with space.reservation() as room:
-        room.grow(MIB)
+    with space.reservation() as reserved:
+        reserved.grow(MIB)
         assert len(idle.files) == left
-        room.grow(MIB // 4)
+        reserved.grow(MIB // 4)
     assert len(idle.files) == left
 
 
@@ -156,28 +156,28 @@ def test_idle_artifacts_give_way_when_inodes_are_short(small: Path) -> None:
     space = Space(small, 100 * MIB, refuses=False)
     idle = IdleArtifacts(space, small)
     idle.add(1, files=150)
-    with space.reservation() as room:
+    with space.reservation() as reserved:
         for number in range(100):
-            room.insist((small / f"new{number}").touch)
+            reserved.insist((small / f"new{number}").touch)
         assert len(idle.files) <= 99
 
 
 def test_a_write_goes_on_when_the_volume_fills_up_meanwhile(small: Path) -> None:
-    """Somebody else writes there, too: reserving proves nothing."""
+    """Another process writes there, too: reserving proves nothing."""
     space = Space(small, 0, refuses=False)
     idle = IdleArtifacts(space, small)
     idle.add(MIB, files=4)
-    with space.reservation() as room:
-        room.grow(3 * MIB)
-        (small / "somebody's").write_bytes(bytes(3 * MIB))
+    with space.reservation() as reserved:
+        reserved.grow(3 * MIB)
+        (small / "foreign").write_bytes(bytes(3 * MIB))
         file = os.open(small / "new", os.O_CREAT | os.O_WRONLY)
         for part in range(12):
-            assert room.insist(lambda part=part: os.pwrite(file, bytes(MIB // 4), part * MIB // 4)) == MIB // 4
-            room.wrote(MIB // 4)
-        room.insist(lambda: os.posix_fallocate(file, 3 * MIB, MIB))
+            assert reserved.insist(lambda part=part: os.pwrite(file, bytes(MIB // 4), part * MIB // 4)) == MIB // 4
+            reserved.wrote(MIB // 4)
+        reserved.insist(lambda: os.posix_fallocate(file, 3 * MIB, MIB))
         assert len(idle.files) == 1
         with pytest.raises(OSError, match="No space left"):
-            room.insist(lambda: os.posix_fallocate(file, 4 * MIB, 8 * MIB))
+            reserved.insist(lambda: os.posix_fallocate(file, 4 * MIB, 8 * MIB))
         assert idle.files == []
         os.close(file)
 

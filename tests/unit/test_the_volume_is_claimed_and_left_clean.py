@@ -15,7 +15,7 @@ from adapter.volume.volume import Volume, VolumeError
 
 @pytest.fixture
 def volume(tmp_path):
-    """A volume that nobody has claimed yet."""
+    """A volume that is not claimed yet."""
     made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
     yield made
     made.close()
@@ -107,7 +107,7 @@ def _failing(number: int):
 
 
 def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
-    """Somebody who wants to be kept makes directories in directories."""
+    """An attacker that wants its files kept makes directories in directories."""
     volume.claim()
     top = volume.repository_dir / "m"
     top.mkdir()

@@ -75,7 +75,7 @@ async def test_reason_arrives_whatever_its_characters() -> None:
         assert await ask(endpoint, ready=True) == (False, "not ready: 100 % für nichts − 語 😀")
 
 
-async def test_nobody_listens() -> None:
+async def test_no_process_listens() -> None:
     """The cause in words, not gRPC's list of addresses."""
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
@@ -105,9 +105,9 @@ def test_without_an_interface_for_modelmesh_it_is_asked_over_http(
         assert cli.main(["probe"]) == 0
         assert cli.main(["probe", "--ready"]) == (problem is not None)
     assert cli.main(["probe"]) == 1
-    alive, ready, nobody = capsys.readouterr().out.splitlines()
+    alive, ready, away = capsys.readouterr().out.splitlines()
     assert (alive, ready) == (f"127.0.0.1:{server.port}: 200 alive", f"127.0.0.1:{server.port}: {line}")
-    assert nobody == f"127.0.0.1:{server.port}: no answer: [Errno 111] Connection refused"
+    assert away == f"127.0.0.1:{server.port}: no answer: [Errno 111] Connection refused"
 
 
 async def test_silent_peer_is_given_up_on() -> None:

@@ -142,7 +142,7 @@ class PlainText(Profile):
     never_told = frozenset({"n", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens"})
     """What they ask for is no part of such a model's answer: it is one text."""
     inputs_alone = frozenset({"best_of", "num_beams", "grammar"})
-    """A model that can do these says so by an input: a parameter of the request could be ignored, and nobody would see it."""
+    """A model that can do these says so by an input: a parameter of the request could be ignored without a sign."""
 
     def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
         """As `Profile`."""

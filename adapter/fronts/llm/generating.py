@@ -2,10 +2,10 @@
 Generations under way: a request to the model, its answers as they come, tokens out of them.
 
 A generation is begun when its first answer is there: until then a failure can still be a status. Leaving one early cancels it in the
-model. Nobody waits behind another: each generation is a call of its own.
+model. Generations do not wait for each other: each is a call of its own.
 
 One line of a stream is one token. Where an answer holds several and their own texts do not join to its text (a character may be split
-among tokens), the last of them has all of it. Nothing is invented: what nobody told is None.
+among tokens), the last of them has all of it. Nothing is invented: what the backend did not tell is None.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Collector:
 
     @property
     def generated_tokens(self) -> int | None:
-        """Their number; None: nobody told."""
+        """Their number; None: the backend did not tell."""
         return sum(self._counts) if self._counts and None not in self._counts else None
 
     def _delta(self, text: bytes) -> bytes:
@@ -97,7 +97,7 @@ class Collector:
     @property
     def finish_reason(self) -> str | None:
         """
-        `length`, `eos_token`, `stop_sequence`; None: nobody told. It is the backend's word; without one the count may say it.
+        `length`, `eos_token`, `stop_sequence`; None: the backend did not tell. It is the backend's word; without one the count may say it.
 
         A count that equals the limit is that; one below it is the end-of-sequence token, where nothing else was asked to stop it.
         """
@@ -177,7 +177,7 @@ class Generation:
         """
         The tokens of the only row; the last one has the end.
 
-        The backend's last answer may be empty, come long after it has told why it ended, or fail then: nobody has to wait for it, and
+        The backend's last answer may be empty, come long after it has told why it ended, or fail then: no client waits for it, and
         what was said is said.
         """
         (collector,) = self.collectors

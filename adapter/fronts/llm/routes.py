@@ -99,7 +99,7 @@ class _Handlers:
         return json_answer({"error": obstacle, "error_type": "healthcheck"}, UNAVAILABLE)
 
     async def info(self, _request: Request) -> web.Response:
-        """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
+        """TGI's names; null is what is not known here. `backend` and `token_details` are our own."""
         model = await self._default_model()
         info = await info_of(self.inference, place_of(model))
         profile = profile_of(info)

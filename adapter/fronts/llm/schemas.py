@@ -1,7 +1,7 @@
 """
 Answers and failures as LMI and as TGI write them, whole and line by line. Pure.
 
-What nobody told is null, or what TGI's types allow for it: its clients need a number for an id: -1, as DJL Serving has it. Sources: "LMI
+What is not known is null, or what TGI's types allow for it: its clients need a number for an id: -1, as DJL Serving has it. Sources: "LMI
 handlers Inference API Schema", also its Error Responses; TGI `router/src/lib.rs` and its clients, which go by `error_type`.
 """
 

@@ -2,8 +2,8 @@
 Values as tensors of a model that says what it takes, and values in its answers, which may hold anything. Pure.
 
 Types and the number of dimensions are read in the model's metadata, so one code serves batched backends (`[rows, n]`) and others (`[n]`).
-Of an answer, what makes no sense is None, as what is not there; only a text that is missing fails the generation: nobody may get another
-one's.
+Of an answer, what makes no sense is None, as what is not there; only a text that is missing fails the generation: a client must never
+get the text of another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Inputs:
             rows: as above.
 
         Raises:
-            BadParameter: the model's type cannot have such a value, or its shape not so many.
+            BadParameter: the model's type cannot have such a value, or its shape not that number of values.
         """
         entry = self._known[name]
         dimensions = list(entry.shape)[1:] if self._is_batched else list(entry.shape)
@@ -126,6 +126,6 @@ class Row:
         return found
 
     def _first(self, values: Sequence[T]) -> T | None:
-        """The first value of this row; None: there is none, or nobody can say which it is."""
+        """The first value of this row; None: there is none, or it cannot be told which it is."""
         each, rest = divmod(len(values), self.rows)
         return values[self._row * each] if each and not rest else None

@@ -261,7 +261,7 @@ def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
 
 def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
     """
-    A shape of so many elements: the innermost dimension of any size has what the fixed ones leave; further ones are 1.
+    A shape of this number of elements: the innermost dimension of any size has what the fixed ones leave; further ones are 1.
 
     Raises:
         HttpError: 400: there is none.

@@ -1,5 +1,5 @@
 """
-Objects that nobody has written: names and sizes from a command line, content from one block of bytes.
+Objects that were never written: names and sizes from a command line, content from one block of bytes.
 
 Byte `i` of an object is byte `(offset + i) % BLOCK_BYTES` of the block, where `offset` follows from the key. The block is
 random with a fixed seed, and its length has no small divisor, so a range that lands in the wrong place is seen.

@@ -75,9 +75,9 @@ class Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no connections any more."""
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever accepts
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
         os.close(self._block)
 
@@ -123,7 +123,7 @@ class Server:
             unread = unread[end + 4 :]
             method, target, _ = lines[0].split(" ")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-            if method not in ("GET", "HEAD"):  # whoever sends a body is not a reader
+            if method not in ("GET", "HEAD"):  # a client that sends a body is not a reader
                 connection.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
                 return
             answer = self._tongues.answer(asked(target, method, headers))

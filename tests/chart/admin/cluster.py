@@ -105,7 +105,7 @@ class Cluster:
         command += [f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}", "--authorization-mode=AlwaysAllow"]
         command += ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-signing-key-file={key}"]
         command += [f"--service-account-key-file={self.folder / 'server.pem'}", "--service-cluster-ip-range=10.0.0.0/24"]
-        command += ["--disable-admission-plugins=ServiceAccount"]  # nobody makes the accounts
+        command += ["--disable-admission-plugins=ServiceAccount"]  # no controller makes the accounts
         self._children.append(child := Child("kube-apiserver", command, env=bare_environment()))
         self._write_kubeconfig()
         try:

@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def admin(cluster: Cluster, tmp_path: Path) -> Iterator[Admin]:
-    """No runtime is left after the test; what else is in a namespace is nobody else's."""
+    """No runtime is left after the test; nothing else is in its namespace."""
     yield Admin(cluster, f"models-{next(_numbers)}", tmp_path)
     for kind in (RUNTIME, CLUSTER_RUNTIME):
         for each in cluster.api.all_of(kind, ""):

@@ -86,11 +86,11 @@ async def test_with_pods_that_are_ready_it_passes_with_a_line_for_each(admin: Ad
 
 
 def test_with_a_pod_whose_triton_is_away_it_fails_with_the_reason(admin: Admin, tmp_path: Path) -> None:
-    port, nobody = free_ports(2)
+    port, unused = free_ports(2)
     install(admin, port)
     start_pod(admin, "127.0.0.1")
 
-    with adapter(tmp_path, port, f"port:{nobody}"):
+    with adapter(tmp_path, port, f"port:{unused}"):
         refusal = admin.refusal(TEST)
 
     assert f"127.0.0.1:{port}: 503 not ready: " in refusal

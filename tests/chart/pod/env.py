@@ -66,4 +66,4 @@ def _from(source: Mapping[str, Any], own: Mapping[str, Any], pod: Mapping[str, A
         if text is None and not reference.get("optional"):
             raise CannotStartError(f"{reference['name']!r} has no key {reference['key']!r}")
         return text
-    raise CannotStartError(f"nobody here knows {source}")
+    raise CannotStartError(f"the stand-in of the kubelet does not know {source}")

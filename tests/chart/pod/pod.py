@@ -217,7 +217,7 @@ def _become(user: int, group: int, security: Mapping[str, Any]) -> list[str]:
 
 
 def _namespaces() -> None:
-    """Skips a test where this machine lets nobody make a pod. Raises CannotRunError where it lacks a program."""
+    """Skips a test where this machine does not permit a pod. Raises CannotRunError where it lacks a program."""
     if missing := [name for name in TOOLS if shutil.which(name) is None]:
         raise CannotRunError(f"a pod needs {', '.join(missing)}")
     if os.geteuid():

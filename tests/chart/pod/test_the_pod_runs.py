@@ -47,7 +47,7 @@ def pod_of(sets: Mapping[str, object]) -> dict[str, Any]:
 
 
 def get(pod: Pod, port: int, path: str) -> tuple[int, str]:
-    """From outside the pod, as Prometheus asks. Raises OSError where nobody listens."""
+    """From outside the pod, as Prometheus asks. Raises OSError where no process listens."""
     with closing(http.client.HTTPConnection("127.0.0.1", pod.forward(port, ADDRESS), timeout=10)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -65,7 +65,7 @@ def serve_onnx(rig: Rig) -> None:
 
 
 def serve_python(rig: Rig, bytecode_of: int | None) -> None:
-    """The same. `bytecode_of`: who writes some beside the code; None: nobody can."""
+    """The same. `bytecode_of`: who writes some beside the code; None: no user can."""
     rig.load("texts", "python", text_statistics())
     assert (rig.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
     written = {path.stat().st_uid for path in (rig.volume / "_triton_models" / "texts").rglob("*.pyc")}
@@ -128,7 +128,7 @@ def test_the_image_takes_the_place_of_the_built_in_adapter(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) -> None:
-    """Whoever reaches Triton's ports may load models; whoever reaches the adapter's may purge them."""
+    """A client that reaches Triton's ports may load models; one that reaches the adapter's may purge them."""
     with running(pod_of({}), tmp_path) as rig:
         declared = {port["name"]: port["containerPort"] for name in (TRITON, ADAPTER) for port in rig.pod.container(name)["ports"]}
         assert declared == {"triton-metrics": 8002, "adapter-metrics": 9464}

@@ -18,7 +18,7 @@ class Volumes:
     """
     Of one pod.
 
-    An emptyDir is anybody's, also one in memory; a freshly formatted claim is root's and nobody else's, as most drivers leave it
+    An emptyDir is anybody's, also one in memory; a freshly formatted claim is root's alone, as most drivers leave it
     where the pod has no fsGroup; the files of a secret are links into a folder that a new version replaces.
     """
 
@@ -67,7 +67,7 @@ class Volumes:
             _write(path, _found(secret["secretName"], self.secrets, is_optional=bool(secret.get("optional"))))
             self._of_secret.setdefault(secret["secretName"], []).append(path)
         elif not volume.keys() & {"ephemeral", "configMap"}:  # the controller's one is for ModelMesh alone
-            raise CannotStartError(f"nobody here knows the volume {volume}")
+            raise CannotStartError(f"the stand-in of the kubelet does not know the volume {volume}")
         return path
 
 

@@ -56,7 +56,7 @@ class ModelRig:
 
 
 def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads: int = 4, cache_bytes: int = 0) -> Store:
-    """A store over real buckets whose secret has the key `k`, which keeps idle artifacts up to so many bytes."""
+    """A store over real buckets whose secret has the key `k`, which keeps up to `cache_bytes` of idle artifacts."""
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config/k").write_text(json.dumps(config))
     return Store(

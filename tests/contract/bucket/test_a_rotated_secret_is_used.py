@@ -1,4 +1,4 @@
-"""The storage secret is re-read at each load: Kubernetes swaps `..data`, and nobody restarts."""
+"""The storage secret is re-read at each load: Kubernetes swaps `..data`, and the adapter does not restart."""
 
 from __future__ import annotations
 

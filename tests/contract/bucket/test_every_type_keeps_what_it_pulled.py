@@ -22,7 +22,7 @@ CONTENT = os.urandom(2_000_017)
 
 @pytest.fixture(params=list(STOCKS))
 def kept(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelRig]:
-    """A store over each storage type, with room for idle artifacts."""
+    """A store over each storage type, which keeps idle artifacts."""
     stock = STOCKS[request.param](request)
     made = ModelRig(stock, make_store(tmp_path, volume, stock.config, cache_bytes=1 << 30), volume)
     yield made

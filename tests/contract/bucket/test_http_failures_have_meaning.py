@@ -173,7 +173,7 @@ def test_redirects_are_bounded(web):
 
 @pytest.mark.parametrize("location", [None, "", "ftp://h/x", "http://u:p@h/x", "http://[bad/", "javascript:x"])
 def test_a_redirect_to_nowhere_is_refused(web, location):
-    """Without the text, which somebody else wrote."""
+    """Without the text, which the server wrote."""
     web.answers["/m/file"] = Answer(302, {"Location": location})
     with pytest.raises(InvalidRequest, match="redirected to something that is not"):
         listed(http_bucket(web.url))
@@ -215,7 +215,7 @@ def test_the_version_that_a_server_names_is_held_to(web, headers, etag, guard):
 
 @pytest.mark.parametrize(("second", "etag"), [(0, ""), (1, "modified-1445412480")])
 def test_the_date_of_a_change_in_this_very_second_is_no_version(web, second, etag):
-    """Another change in the same second would have the same date: nobody may take the one for the other, now or later."""
+    """Another change in the same second would have the same date: the two must never be taken for each other."""
     changed = "Wed, 21 Oct 2015 07:28:00 GMT"
     web.answers["/m/file"] = whole(**{"Last-Modified": changed, "Date": f"Wed, 21 Oct 2015 07:28:0{second} GMT"})
     bucket = http_bucket(web.url)

@@ -1,5 +1,5 @@
 """
-Credentials from whoever gives them out: STS, an instance, a container, SSO, a program. Each may be silent, away or wrong.
+Credentials from each source: STS, an instance, a container, SSO, a program. Each may be silent, away or wrong.
 
 What can pass is repeated, like any trouble of a store; a stopped load ends; one thread asks for all.
 """
@@ -110,7 +110,7 @@ SOURCES = {
 def bare(monkeypatch, tmp_path):
     """No credentials anywhere."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("HOME", str(tmp_path / "absent"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CA_BUNDLE", *VARIABLES):
@@ -184,7 +184,7 @@ STS_CODES = [
 
 @pytest.mark.parametrize(("status", "code", "expected"), STS_CODES)
 def test_a_refusal_of_sts_has_a_meaning(store, monkeypatch, tmp_path, status, code, expected):
-    """Its code decides. The store is not blamed for it, and nobody is quoted."""
+    """Its code decides. The store is not blamed for it, and the answer is not quoted."""
     with Hell(answering_body(STS_WORDS.format(code), status)) as sts:
         by_web_identity(monkeypatch, tmp_path, sts.url)
         with pytest.raises(expected) as caught:

@@ -1,4 +1,4 @@
-"""Failures of the real Triton: what they mean, in Triton's words, without what is only Triton's own. Nobody's failure ends Triton."""
+"""Failures of the real Triton: what they mean, in Triton's words, without what is only Triton's own. No failure ends Triton."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.real.triton import Triton
 pytestmark = pytest.mark.real_triton
 
 WRONG: list[tuple[Any, Failure, str]] = [
-    (of("nobody"), Failure.NOT_FOUND, "Request for unknown model: 'nobody' is not found"),
+    (of("unknown"), Failure.NOT_FOUND, "Request for unknown model: 'unknown' is not found"),
     (wait(0, version="7"), Failure.NOT_FOUND, "Request for unknown model: 'waiter' version 7 is not found"),
     (wait(0, version="x"), Failure.INVALID, "failed to get model version from specified version string 'x'"),
     (of("waiter"), Failure.INVALID, "expected 1 inputs but got 0 inputs for model 'waiter'"),

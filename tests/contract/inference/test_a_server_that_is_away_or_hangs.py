@@ -60,14 +60,14 @@ async def _is_refused(inference: TritonInference) -> list[str]:
     return texts
 
 
-async def test_nobody_listens(nowhere: TritonInference) -> None:
+async def test_no_process_listens(nowhere: TritonInference) -> None:
     async with asyncio.timeout(FAR_BELOW_ITS_TIMEOUTS):
         texts = await _is_refused(nowhere)
     assert texts[0] == "the inference server is away: Connection refused"
     assert "grpc" not in " ".join(texts).lower()
 
 
-async def test_somebody_listens_and_never_says_a_word() -> None:
+async def test_a_server_that_accepts_and_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = TritonInference(f"127.0.0.1:{silent.getsockname()[1]}")
         async with asyncio.timeout(FAR_BELOW_ITS_TIMEOUTS * 2):
@@ -110,5 +110,5 @@ async def test_a_closed_client_ends_its_calls_in_words() -> None:
                 await asyncio.sleep(0.01)
             await client.close()
             for failed in await asyncio.gather(*asking, return_exceptions=True):
-                assert isinstance(failed, InferenceFailed), "whoever waits was not cancelled"
+                assert isinstance(failed, InferenceFailed), "a caller that waits was not cancelled"
                 assert failed.failure is Failure.UNAVAILABLE

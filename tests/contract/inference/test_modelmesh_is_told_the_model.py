@@ -43,7 +43,7 @@ async def test_a_triton_is_told_nothing_of_the_kind(server: V2Server, asked: Tri
 
 
 async def test_a_runtime_without_configs_tells_its_metadata(server: V2Server, mesh: MeshInference) -> None:
-    """As MLServer behind ModelMesh; whoever asks for the config hears that there is none."""
+    """As MLServer behind ModelMesh; a request for the config is told that there is none."""
     server.has_configs = False
     info = await mesh.model_info("m")
     assert (info.metadata.name, info.is_decoupled) == ("m", False)
@@ -70,7 +70,7 @@ async def test_it_is_live_while_it_answers_whatever_it_says(mesh: MeshInference)
 
 
 async def test_the_pods_own_certificate_is_the_one_that_is_trusted(tmp_path: Path) -> None:
-    """Whoever it is signed by; another certificate of the same signer is another server."""
+    """Its signer does not matter; another certificate of the same signer is another server."""
     for pod in ("this", "other"):
         (tmp_path / pod).mkdir()
         make_certificates(tmp_path / pod)

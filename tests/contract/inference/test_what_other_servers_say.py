@@ -171,7 +171,7 @@ async def test_tls(tmp_path: Path) -> None:
             (own, True),
             (replace(own, server_name="localhost"), True),
             (replace(own, server_name="another"), False),  # the certificate is not that host's
-            (replace(own, ca=None), False),  # nobody trusts its signer
+            (replace(own, ca=None), False),  # its signer is not trusted
             (Tls(ca=ca), False),  # the server asks for a certificate
             (None, False),
         ):

@@ -114,7 +114,7 @@ class Rig(ABC):
 
     @abstractmethod
     async def replace(self) -> None:
-        """Kill it, with another one there at once: nobody needs to see its port closed."""
+        """Kill it, with another one there at once: a client may never see its port closed."""
 
     @abstractmethod
     def freeze(self) -> None:
@@ -138,7 +138,7 @@ class Rig(ABC):
             self._channel = None
 
     def stub(self) -> Any:
-        """A client of somebody else, with a connection of its own: the service as it is."""
+        """Another client, with a connection of its own: the service as it is."""
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(self.target, options=(*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)))
         return service_pb2_grpc.GRPCInferenceServiceStub(self._channel)

@@ -116,7 +116,7 @@ async def test_the_watch_notices_a_triton_that_goes_and_comes(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", [None, "triton"])
 async def test_a_triton_that_another_one_replaces_at_once_has_returned(make_rig: Callable[..., Rig], name: str | None) -> None:
-    """Nobody may see a closed port. Another name proves the restart; under the same name the index must show it."""
+    """A client may never see the port closed. Another name proves the restart; under the same name the index must show it."""
     before = restarts()
     rig = make_rig(name=name)
     await rig.start()

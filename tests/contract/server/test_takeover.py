@@ -34,7 +34,7 @@ async def test_another_repository_folder_is_named(rig: Rig) -> None:
 
 
 async def test_the_wrong_mode_is_named_by_every_call(make_rig: Callable[..., Rig]) -> None:
-    """Its code is the one of a Triton that is away, but nobody waits for it."""
+    """Its code is the one of a Triton that is away, but the adapter does not wait for it."""
     rig = make_rig(explicit=False)
     await rig.start()
     server = rig.connect()
@@ -65,7 +65,7 @@ async def test_the_index_heals_itself(rig: Rig) -> None:
 
 
 async def test_purge_leaves_an_empty_triton(rig: Rig) -> None:
-    """Ready, failed, loading, and what is no model at all; whoever loaded them."""
+    """Ready, failed, loading, and what is no model at all; loaded by any client."""
     server = rig.connect()
     await rig.place("ready", hold="unload")
     await rig.place("failed", error="no")

@@ -134,7 +134,7 @@ async def test_a_model_whose_directory_is_gone_is_waited_for(rig: Rig) -> None:
 
 
 async def test_a_directory_that_goes_during_the_wait_is_made_again(rig: Rig) -> None:
-    """Whoever removed it, the unload still ends, and not too early."""
+    """The unload still ends, and not too early."""
     _, unload = await unloading(rig)
     await rig.repository.remove("m")
     await rig.until_state("m", "UNLOADING")
@@ -157,7 +157,7 @@ async def test_a_dangling_link_in_the_repository_does_not_hold_up_an_unload(rig:
     assert await rig.states("m") == GONE
 
 
-async def test_an_unload_follows_a_load_of_somebody_else(rig: Rig) -> None:
+async def test_an_unload_follows_a_load_of_another_client(rig: Rig) -> None:
     """An adapter that was here before has sent it; an unload during a load can kill Triton."""
     server = rig.connect()
     await rig.place("m", hold="load")

@@ -38,7 +38,7 @@ def runtime(channel: aio.Channel) -> ModelRuntimeStub:
 
 @pytest.fixture
 def may_purge(request: pytest.FixtureRequest) -> None:
-    """Skip where runtimeStatus could unload somebody's models."""
+    """Skip where runtimeStatus could unload models of a user."""
     if request.config.getoption("--spi-endpoint") and not request.config.getoption("--purge"):
         pytest.skip("runtimeStatus unloads every model of the endpoint; allow it with --purge")
 

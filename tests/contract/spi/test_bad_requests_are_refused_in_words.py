@@ -20,7 +20,7 @@ def request_of(bad: BadInput) -> pb.LoadModelRequest:
 async def test_load_answers_with_the_code_and_the_words(bad: BadInput, runtime: ModelRuntimeStub, request: pytest.FixtureRequest) -> None:
     """Code by meaning, words that name the field, no quoted credentials."""
     if bad.decided_by == "storage" and not request.config.getoption("--spi-endpoint"):
-        pytest.skip("decided by the storage room, which the adapter in this process does not have")
+        pytest.skip("decided by the storage package, which the adapter in this process does not have")
 
     with pytest.raises(aio.AioRpcError) as caught:
         await runtime.loadModel(request_of(bad), timeout=10)

@@ -27,6 +27,6 @@ async def test_readiness_says_why_not(service: str, channel: aio.Channel) -> Non
 async def test_unknown_service_is_not_found(channel: aio.Channel) -> None:
     """As the health protocol demands."""
     with pytest.raises(aio.AioRpcError) as caught:
-        await HealthStub(channel).Check(pb.HealthCheckRequest(service="nobody"), timeout=5)
+        await HealthStub(channel).Check(pb.HealthCheckRequest(service="unknown"), timeout=5)
 
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND

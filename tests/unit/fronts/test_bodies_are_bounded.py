@@ -40,7 +40,7 @@ def test_what_is_no_json_is_400(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"[" + b"9" * 5000 + b",NaN]", b'["\\ud800",NaN]', b'{"\\udfff":NaN}', b'"\xff",NaN'])
-def test_a_constant_opens_no_door_for_what_is_refused_without_it(text: bytes) -> None:
+def test_a_constant_does_not_admit_what_is_refused_without_it(text: bytes) -> None:
     with pytest.raises(HttpError) as refused:
         parsed(text)
     assert refused.value.status == 400

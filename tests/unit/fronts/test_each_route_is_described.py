@@ -17,11 +17,11 @@ from adapter.inference import DATATYPES
 from adapter.settings import read_group
 from adapter.settings.fronts import LlmSettings, SageMakerSettings
 
-NOBODY: Any = None
+UNUSED: Any = None
 FRONTS = (
-    sagemaker.front(read_group(SageMakerSettings, {"SAGEMAKER_LOCAL_ENDPOINTS": "true"}), NOBODY, NOBODY, NOBODY),
-    v2.front(NOBODY, NOBODY),
-    llm.front(read_group(LlmSettings, {}), NOBODY, NOBODY, NOBODY),
+    sagemaker.front(read_group(SageMakerSettings, {"SAGEMAKER_LOCAL_ENDPOINTS": "true"}), UNUSED, UNUSED, UNUSED),
+    v2.front(UNUSED, UNUSED),
+    llm.front(read_group(LlmSettings, {}), UNUSED, UNUSED, UNUSED),
 )
 
 

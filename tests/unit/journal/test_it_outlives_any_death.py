@@ -1,4 +1,4 @@
-"""A file that somebody deletes or replaces while the journal works is written anew."""
+"""The journal writes its file anew when another process deletes or replaces it."""
 
 from __future__ import annotations
 

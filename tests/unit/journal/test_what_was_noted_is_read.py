@@ -70,7 +70,7 @@ async def test_the_last_note_of_an_id_counts_also_in_one_batch_and_over_processe
     assert {name: record.size_bytes for name, record in rig.found().records.items()} == {"a": 50, "b": 51}
 
 
-async def test_nobody_else_may_read_the_file_whatever_the_umask_and_whoever_changed_it(rig: Rig) -> None:
+async def test_no_other_user_may_read_the_file_whatever_the_umask_and_the_mode_were(rig: Rig) -> None:
     """A cluster's fsGroup opens files of a volume to the group; then they are closed again, and still believed."""
     journal = rig.start()
     journal.note(a_record("a"))

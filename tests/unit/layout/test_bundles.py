@@ -55,7 +55,7 @@ def test_models_that_bls_calls_are_loaded_before_the_top_model(prefix):
 
 
 def test_steps_of_steps_are_triton_s_and_the_rest_is_ours():
-    """An ensemble in an ensemble; what a step calls by BLS, and what nobody names."""
+    """An ensemble in an ensemble; what a step calls by BLS, and what no model names."""
     files = {
         "top/config.pbtxt": steps("sub", "a"),
         "sub/config.pbtxt": steps("b"),

@@ -16,7 +16,7 @@ NATIVE = ("config.pbtxt", "labels.txt", "1/m", "2/m", "10/m", "extra/x", ".cache
 
 
 def test_a_file_named_like_the_directory_of_a_version_is_left_out():
-    """An object store may have both; a directory has room for one."""
+    """An object store may have both; a directory can hold only one."""
     assert placed(planned("onnx", ["3", "3/model.onnx"])) == {"3/model.onnx": "3/model.onnx"}
 
 

@@ -16,13 +16,13 @@ SIZE_BYTES = 125 * MIB
 
 
 def a_front_model(world: World, name: str, *, mib: int = 100) -> ModelSpec:
-    """A model of so many MiB of files, and what a front asks for it."""
+    """A model whose files have `mib` MiB, and the spec that a front sends for it."""
     world.add(f"models/{name}", size_bytes=mib * MIB, etag=f"e-{name}")
     return a_spec(f"models/{name}", model_id=f"id-{name}", named=Named(name, f"/opt/ml/models/{name}/model"))
 
 
 async def fill(lifecycle: RuntimeLifecycle, world: World, count: int) -> list[ModelSpec]:
-    """So many models are loaded, one after the other."""
+    """Load `count` models, one after the other."""
     specs = [a_front_model(world, f"full{number}") for number in range(count)]
     for spec in specs:
         await lifecycle.load_new(spec)

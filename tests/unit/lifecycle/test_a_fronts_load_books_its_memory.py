@@ -1,4 +1,4 @@
-"""The memory of a front's models: never more than there is, whoever comes at once, fails, hangs or goes."""
+"""A front's models never book more memory than there is: also when loads come at once, fail, hang or are cancelled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watch:
 
 
 async def test_loads_that_come_at_once_never_have_more_than_the_capacity(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Who finds no room is refused before anything is pulled, and leaves nothing."""
+    """A load that does not fit is refused before anything is pulled, and leaves nothing."""
     watch = world.chaos = Watch(world)
     specs = [a_front_model(world, f"m{number}") for number in range(20)]
 

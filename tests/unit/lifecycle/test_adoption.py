@@ -61,7 +61,7 @@ def test_a_loaded_model_that_this_triton_was_never_asked_for_is_lost(state: str)
 
 
 @pytest.mark.parametrize("states", [["UNAVAILABLE"], ["UNLOADING"], ["LOADING"]])
-def test_a_loaded_model_that_somebody_else_has_touched_is_taken_down(states: list[str]) -> None:
+def test_a_loaded_model_that_another_client_has_changed_is_unloaded(states: list[str]) -> None:
     assert found(a_record("loaded"), states).state is State.FAILED
 
 
@@ -79,11 +79,11 @@ def test_a_first_load_that_was_under_way_is_undone(state: str, states: list[str]
 
 @pytest.mark.parametrize(("states", "state"), [([""], State.LOST), (["LOADING"], State.FAILED), (["UNAVAILABLE"], State.FAILED)])
 def test_a_model_that_was_about_to_be_loaded_again_is_still_to_be_loaded_again(states: list[str], state: State) -> None:
-    """It had been answered LOADED before. A load that runs in Triton has nobody any more who could follow it."""
+    """It had been answered LOADED before. A load that runs in Triton has no caller any more that could follow it."""
     assert found(a_record("loading", confirmed=3.0), states).state is state
 
 
-def test_a_record_of_a_model_that_nobody_has_is_forgotten() -> None:
+def test_a_record_of_a_model_that_is_not_in_triton_is_forgotten() -> None:
     record = a_record("loaded")
 
     assert found(record, [], None) == Finding("a", State.ABSENT, record, None)

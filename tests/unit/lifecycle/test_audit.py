@@ -21,7 +21,7 @@ pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 AGREED = {"lost": 0, "not_serving": 0, "no_folder": 0, "unknown": 0}
 LOOKED = LOOK_SECONDS + 5
-"""After so many seconds a look has been made, whenever the last one was."""
+"""Seconds after which a look has been made, whenever the last one was."""
 
 
 def told() -> dict[str, float]:
@@ -58,11 +58,11 @@ async def test_all_kinds_are_there_from_the_start(make: Callable[[], RuntimeLife
 
 
 async def drifted(world: World, kind: str) -> None:
-    """Somebody else is at work, while `a` is loaded."""
+    """Another client changes Triton or the volume while `a` is loaded."""
     match kind:
         case "lost":
             world.memory.clear()
-            world._asked.clear()  # as if nobody had heard of its restart
+            world._asked.clear()  # as if its restart had not been noticed
         case "not_serving":
             world.memory["a"] = "UNAVAILABLE"
         case "no_folder":

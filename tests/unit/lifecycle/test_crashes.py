@@ -119,7 +119,7 @@ def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
 
 
 def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
-    """Whoever can write the volume can write such a line; it would ban a content for ever."""
+    """A process that can write the volume can write such a line; it would ban a content for ever."""
     world = World()
     journal = ports(world).journal
     journal.now = lambda: 10.0  # type: ignore[method-assign] # a clock of the test's own

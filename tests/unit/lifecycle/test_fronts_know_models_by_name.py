@@ -107,7 +107,7 @@ async def test_names_outlive_adapter_and_triton(lifecycle: RuntimeLifecycle, wor
     assert world.memory == {A.model_id: "READY"}
 
 
-async def test_while_the_models_of_an_earlier_process_are_not_taken_over_nobody_says_that_there_are_none(
+async def test_while_the_models_of_an_earlier_process_are_not_taken_over_no_front_says_that_there_are_none(
     lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
 ) -> None:
     await lifecycle.load_new(A)
@@ -136,7 +136,7 @@ async def test_while_the_models_of_an_earlier_process_are_not_taken_over_nobody_
 
 
 async def test_without_modelmesh_nothing_stands_in_the_way_once_triton_answers(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """For ModelMesh the adapter is not ready meanwhile: nobody has asked for its status, and a front's load is no sign of ModelMesh."""
+    """For ModelMesh the adapter is not ready meanwhile: its status was not asked for, and a front's load is no sign of ModelMesh."""
     await asyncio.sleep(0.1)
     assert lifecycle.obstacle is None
     await lifecycle.load_new(A)

@@ -77,7 +77,7 @@ def test_the_reserve_follows_modelmesh(threads: int, default: int, reserve: int)
 @given(capacity_bytes=st.integers(50 * MIB, 1 << 40), default_bytes=st.integers(8193, 5 * MIB), threads=st.integers(1, 64))
 @example(capacity_bytes=30 * MIB, default_bytes=1_000_000, threads=4)
 def test_usable_is_what_modelmesh_lets_one_model_have(capacity_bytes: int, default_bytes: int, threads: int) -> None:
-    """To the unit of 8 KiB. A model that is predicted a unit more is never loaded, and nobody learns why."""
+    """To the unit of 8 KiB. A model that is predicted a unit more is never loaded, and no error says why."""
     there = Announced(capacity_bytes=capacity_bytes, default_bytes=default_bytes, threads=threads, timeout_ms=30_000)
 
     assert announcing(capacity_bytes, default_bytes, threads).usable_bytes == there.usable_units * UNIT_BYTES
@@ -90,7 +90,7 @@ def test_no_prediction_is_8_kib_or_less(sizes: Facts, file_bytes: int) -> None:
 
 
 def test_a_model_that_cannot_fit_is_predicted_small_and_refused(sizes: Facts) -> None:
-    """A prediction above the capacity would never lead to a loadModel, and nobody would learn why."""
+    """A prediction above the capacity would never lead to a loadModel, and no error would say why."""
     assert from_files(sizes, 2048 * MIB, is_sure=True) == UNFIT_BYTES > 8192
     with pytest.raises(NoCapacity, match=r"does not fit: 2048 MiB .* of files × 1.25 = 2560 MiB .*, but the usable capacity is 1014 MiB"):
         sizes.admit(of(None), A, 2048 * MIB, content())
@@ -105,7 +105,7 @@ def test_refusal_and_small_prediction_share_one_line(sizes: Facts, capacity: Cap
     assert from_files(sizes, largest + 2, is_sure=True) == UNFIT_BYTES
 
 
-def test_what_nobody_is_sure_of_never_says_that_a_model_cannot_fit(sizes: Facts, capacity: CapacitySettings) -> None:
+def test_an_unsure_prediction_never_says_that_a_model_cannot_fit(sizes: Facts, capacity: CapacitySettings) -> None:
     """The whole usable capacity at most: with more ModelMesh would not call loadModel."""
     disk = a_spec("p", disk_size_bytes=2048 * MIB)
     predicted = (from_files(sizes, 2048 * MIB, is_sure=False), sizes.blind(disk))
@@ -212,5 +212,5 @@ def test_a_model_that_is_loaded_again_keeps_the_size_that_modelmesh_was_told(siz
         sizes.measured(model, 2048 * MIB)
 
 
-def test_a_model_that_nobody_measured_is_what_triton_reports_or_its_files_say(sizes: Facts) -> None:
+def test_a_model_without_a_measurement_is_what_triton_reports_or_its_files_say(sizes: Facts) -> None:
     assert (sizes.adopted(1_000_000, 7_000_000), sizes.adopted(1_000_000), sizes.adopted(0)) == (7_000_000, 1_250_000, 8193)

@@ -67,7 +67,7 @@ async def test_calls_that_came_while_the_loop_was_busy_are_answered() -> None:
     assert said == f"sent\n('OK', {calls})\n"
 
 
-async def test_a_message_has_a_bound_and_costs_nobody_else_anything() -> None:
+async def test_a_message_has_a_bound_and_disturbs_no_other_call() -> None:
     lifecycle = FakeLifecycle()
     async with serving(lifecycle) as runtime:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -85,7 +85,7 @@ async def test_a_message_has_a_bound_and_costs_nobody_else_anything() -> None:
 
 @contextmanager
 def descriptors(most: int) -> Iterator[None]:
-    """This process may have so many files and connections open."""
+    """This process may have at most `most` files and connections open."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
     try:

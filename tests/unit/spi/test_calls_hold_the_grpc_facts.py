@@ -79,8 +79,8 @@ async def test_cancel_by_the_peer_goes_on_into_the_call(logs: Logs) -> None:
     }  # fmt: skip
 
 
-async def test_failure_after_the_peer_has_gone_hurts_nobody(logs: Logs) -> None:
-    """What is left of the call ends with an error of ours that nobody hears."""
+async def test_failure_after_the_peer_has_gone_disturbs_no_other_call(logs: Logs) -> None:
+    """What is left of the call ends with an error of ours, which is not sent."""
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def load(_: ModelSpec) -> None:
@@ -146,7 +146,7 @@ async def test_line_has_what_was_noted_inside(logs: Logs) -> None:
         note(bytes=12)
         await asyncio.create_task(work())
 
-    note(nobody="hears")
+    note(outside="lost")
     async with serving(ScriptedLifecycle(load)) as runtime:
         await runtime.loadModel(pb.LoadModelRequest(modelId="m1"), timeout=10)
 

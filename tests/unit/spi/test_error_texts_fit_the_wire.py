@@ -30,7 +30,7 @@ def test_tail_holds_what_is_known(model_id: str | None, phases: str | None, tail
     assert text_of(error) == f"403{tail}"
 
 
-def test_text_uses_the_room_that_it_has() -> None:
+def test_text_uses_all_bytes_that_it_may_have() -> None:
     """Nothing is cut that would fit; what is cut is cut as late as possible."""
     exact = "x" * MAX_WIRE_BYTES
 
@@ -55,7 +55,7 @@ def test_only_one_line_of_characters_remains(raw: str, clean: str) -> None:
 
 
 def test_error_without_words_says_its_reason() -> None:
-    """An empty text helps nobody."""
+    """An empty text would not name the cause."""
     assert text_of(AdapterError("")) == "internal"
 
 

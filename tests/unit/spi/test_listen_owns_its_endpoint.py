@@ -26,7 +26,7 @@ async def answers(target: str) -> bool:
 
 @pytest.fixture
 def short_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose name leaves room for a socket path of 107 bytes."""
+    """A folder whose name is short enough for a socket path of 107 bytes."""
     assert len(str(tmp_path)) < 90
     yield tmp_path
 

@@ -39,7 +39,7 @@ def make_search(path: str = "m", **fields: Any) -> Search:
 
 
 async def opened(store: Store, spec: ModelSpec, seconds: float = math.inf) -> StoredModel:
-    """The model, for somebody who does not ask what it waited for, and who may wait so long for storage."""
+    """The model, for a caller that does not ask what it waited for; `seconds`: how long it may wait for storage."""
     return await store.open(spec, Waits(time.monotonic, time.monotonic() + seconds))
 
 
@@ -84,7 +84,7 @@ def pull_settings(folder: Path, **fields: Any) -> PullSettings:
 
 
 def make_rig(folder: Path, volume: Volume, *, embedded: bool | None = None, cache_bytes: int = 0) -> StoreRig:
-    """A store over memory, which keeps idle artifacts up to so many bytes."""
+    """A store over memory, which keeps up to `cache_bytes` of idle artifacts."""
     settings = pull_settings(folder, config_dir=folder / "storage-config", embedded=embedded)
     settings.config_dir.mkdir(exist_ok=True)
     bucket, root = MemoryBucket(), volume.repository_dir.parent

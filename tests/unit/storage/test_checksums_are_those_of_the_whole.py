@@ -50,7 +50,7 @@ def test_parts_make_the_whole(algorithm, parts):
 
 
 def test_parts_may_be_longer_than_memory():
-    """So many zeros: by halves, and a quarter behind three."""
+    """That number of zeros: by halves, and a quarter behind three."""
     if running("crc64nvme") is None:
         pytest.skip(ABSENT)
     zeros = {length: crc("crc64nvme", bytes(length)) for length in (1, 3)}
@@ -110,7 +110,7 @@ def test_what_is_not_installed_is_not_computed(monkeypatch):
     ],
 )
 def test_what_cannot_be_read_is_no_checksum(algorithm, text):
-    """Not base64, of another length, of parts, two, of nobody knows what, absurd."""
+    """Not base64, of another length, of parts, two, of an unknown kind, absurd."""
     assert read(algorithm, text) is None
 
 

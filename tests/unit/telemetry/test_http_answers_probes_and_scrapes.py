@@ -210,7 +210,7 @@ def test_clients_that_do_not_take_their_answers_are_cut(monkeypatch: pytest.Monk
 
 @contextmanager
 def clients(server: TelemetryServer, count: int, says: bytes = b"") -> Iterator[list[socket.socket]]:
-    """So many connections, each of which says this."""
+    """`count` connections, each of which sends `says`."""
     with ExitStack() as stack:
         opened = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10)) for _ in range(count)]
         for connection in opened if says else []:

@@ -130,8 +130,8 @@ def test_any_value_can_be_logged() -> None:
     assert len(stream.getvalue().splitlines()) == 1
 
 
-def test_broken_stream_fails_nobody() -> None:
-    """Whoever read the log has gone; loads go on."""
+def test_broken_stream_fails_no_load() -> None:
+    """The reader of the log has gone; loads go on."""
 
     class Broken(Lines):
         attempts = 0

@@ -91,12 +91,12 @@ def test_credentials_go(raw: str, clean: str) -> None:
     ],
 )
 def test_everything_else_stays(text: str) -> None:
-    """A text that lost its point would help nobody."""
+    """A text without its cause would be of no use."""
     assert redact(text) == text
 
 
 def test_the_adapters_own_secret_outlives_any_number_of_others() -> None:
-    """Else whoever sends many loads, each with a secret of its own, would bring it to light; also by values that are long."""
+    """Else a client could reveal it by many loads, each with a secret of its own; also by values that are long."""
     remember("of-the-adapter", lasts=True)
     for number in range(2 * KEPT_VALUES):
         remember(f"many-{number:04}-values")

@@ -82,7 +82,7 @@ def fails_with(code: grpc.StatusCode, text: str) -> dict[str, Answer]:
 
 
 @EVERY_CALL
-async def test_nobody_on_the_other_side_is_away(method: str, tmp_path: Path) -> None:
+async def test_an_address_without_a_server_is_away(method: str, tmp_path: Path) -> None:
     """The call was never sent; the cause is the last part of gRPC's chain."""
     client = TritonClient(f"unix:{tmp_path}/none.sock")
 
@@ -117,7 +117,7 @@ async def test_a_connection_that_breaks_is_a_death(client: TritonClient, peer: P
 
 @EVERY_CALL
 async def test_a_closed_port_is_told_apart(method: str) -> None:
-    """Nobody listens: whatever was there has gone."""
+    """No process listens: what was there has gone."""
     [port] = free_ports(1)
     client = TritonClient(f"127.0.0.1:{port}")
 
@@ -127,7 +127,7 @@ async def test_a_closed_port_is_told_apart(method: str) -> None:
     await client.close()
 
 
-async def test_a_restricted_key_that_nobody_can_send_is_named(client: TritonClient, peer: Peer) -> None:
+async def test_a_restricted_key_that_no_client_can_send_is_named(client: TritonClient, peer: Peer) -> None:
     """gRPC sends the names of headers in small letters; Triton compares its key as it was written, and never finds it."""
     peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-Key'")
 

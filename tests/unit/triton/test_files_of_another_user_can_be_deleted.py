@@ -1,5 +1,5 @@
 """
-Triton runs as root and writes `__pycache__` into the directories of placed models; the adapter runs as somebody else.
+Triton runs as root and writes `__pycache__` into the directories of placed models; the adapter runs as another user.
 
 Here a child of another uid places and removes, and this process, as root, compiles what lies in the folder.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-NOBODY = 65534
+OTHER_USER = 65534
 CYCLES = 60
 CHILD = """
 import asyncio, os, sys
@@ -58,7 +58,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two 
 def root() -> Iterator[Path]:
     """A volume that everybody can reach; pytest's own folders are root's."""
     folder = Path(tempfile.mkdtemp())
-    os.chown(folder, NOBODY, NOBODY)
+    os.chown(folder, OTHER_USER, OTHER_USER)
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)

@@ -192,7 +192,7 @@ BUNDLED = ["m", "m~inner~a", "m~inner~b"]
 
 
 async def test_what_others_have_put_there_is_never_touched(volume: Volume, artifact: Artifact) -> None:
-    """Also a link that leads nowhere, and a file: whoever unloads such a name looks, and takes nothing."""
+    """Also a link that leads nowhere, and a file: an unload of such a name looks, and deletes nothing."""
     folder = volume.repository_dir
     (folder / "theirs").mkdir()
     (folder / "theirs" / "config.pbtxt").write_bytes(b"x")

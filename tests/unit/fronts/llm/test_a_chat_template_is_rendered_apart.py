@@ -54,7 +54,7 @@ async def test_a_process_that_died_is_started_again() -> None:
         assert await said(found, "plain", "b") == "b"
 
 
-async def test_slow_messages_harm_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_messages_delay_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chats, "RENDER_SECONDS", 1.0)
     async with rendering(slow=SLOW, plain=PLAIN) as found:
         with pytest.raises(InvalidModel, match="no prompt within 1 s"):

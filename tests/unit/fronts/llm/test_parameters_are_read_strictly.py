@@ -218,7 +218,7 @@ def test_more_tokens_at_least_than_at_most() -> None:
     assert of(min_length=31, max_new_tokens=31).given == {"min_length": 31}
 
 
-def test_what_nobody_knows_is_noted_in_short() -> None:
+def test_unknown_parameters_are_noted_in_short() -> None:
     found = of(**{f"unknown{number}" + "x" * 100: 1 for number in range(100)})
     assert len(found.ignored) == 64
     assert all(re.fullmatch("unknown[0-9]+x+", name) and len(name) == 64 for name in found.ignored)

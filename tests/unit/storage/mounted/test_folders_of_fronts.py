@@ -1,4 +1,4 @@
-"""Models in a folder that somebody else fills: linked where they lie, never left, never changed, and nobody's wait but their own."""
+"""Models in a folder that another program fills are linked where they lie and never changed; only their own loads wait for it."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ async def test_links_cannot_multiply_without_end(root, find, monkeypatch):
 
 
 async def test_what_is_no_file_refuses_the_model(root, find):
-    """A pipe would hang whoever reads it."""
+    """A pipe would hang its reader."""
     write_tree(root / "m", {"file": b""})
     os.mkfifo(root / "m/pipe")
     with pytest.raises(InvalidModel, match="pipe is neither a file nor a directory"):

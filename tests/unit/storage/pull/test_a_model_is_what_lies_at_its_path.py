@@ -92,7 +92,7 @@ def test_a_file_that_is_also_a_directory_refuses_the_model(keys):
 
 
 def test_too_many_objects_are_refused(monkeypatch):
-    """Somebody has named the whole bucket."""
+    """The path is the whole bucket."""
     monkeypatch.setattr(listing, "MAX_OBJECTS", 20)
     assert len(find(filled(*[f"m/{number}" for number in range(20)]), "m").listing.files) == 20
     with pytest.raises(InvalidRequest, match="holds more than 20 objects"):
@@ -143,7 +143,7 @@ def refused_at(bucket, path):
 
 
 def test_a_schema_that_is_missing_is_not_found():
-    """Named as a schema, so that nobody looks for the model."""
+    """Named as a schema, so that the user does not look for the model."""
     with pytest.raises(SourceNotFound, match=r"there is no schema at 's/schema.json' in memory://b; close to it: 's/schema2.json'"):
         find(filled("m/x", "s/schema2.json"), "m", "/s/schema.json")
 

@@ -131,7 +131,7 @@ async def test_a_config_that_cannot_be_read_is_named(secret, tmp_path):
 
 @pytest.mark.parametrize("content", ["{", "[]", "null"])
 async def test_a_broken_default_is_as_good_as_none(secret, content, capsys):
-    """As in the Go adapter, but somebody is told."""
+    """As in the Go adapter, but the log names it."""
     secret.write("default_s3", content)
     secret.write("default", content)
     config = await secret.resolve(a_spec(storage_params={"bucket": "b", "type": "s3"}))

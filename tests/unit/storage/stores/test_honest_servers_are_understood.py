@@ -144,7 +144,7 @@ def test_hosts_may_be_ipv6(kind):
 def test_of_several_addresses_the_first_may_be_dead(kind, monkeypatch):
     """It refuses. Those of a guarded request are looked up by us, and libcurl is told all of them."""
     real = socket.getaddrinfo
-    dead = "127.0.0.77"  # nobody listens
+    dead = "127.0.0.77"  # no process listens
 
     def looked_up(host, *rest, **kinds):
         if host != "several.test":

@@ -1,9 +1,9 @@
 """
-The config that is written for a forest always makes room for the numbers that the FIL backend writes.
+The config that is written for a forest always declares the numbers that the FIL backend writes.
 
 No FIL backend can be installed here. Treelite's own reference, GTIL, stands for it: the backend on CPUs is GTIL, or compares
 itself with it, and GTIL writes as many numbers for each row. The buffers are made as Triton makes them, from the config, and end at a page
-that nobody may touch: one number too many kills the process, so the forests are run in a child. What comes between GTIL and the
+that must not be touched: one number too many kills the process, so the forests are run in a child. What comes between GTIL and the
 buffer is written down from the backend's source in `answer`.
 
 The forests are real ones (`forests/make.py`), of XGBoost, LightGBM and scikit-learn; each name ends in its number of outputs.
@@ -184,7 +184,7 @@ def own(name: str, *, dims="[ 1 ]", columns="[ 4 ]", more="") -> str:
 @pytest.mark.parametrize(
     ("dims", "more", "is_enough"), [("[ 1 ]", "", False), ("[ 2 ]", PROBABILITIES, False), ("[ 3 ]", PROBABILITIES, True)]
 )
-def test_a_users_own_config_that_makes_no_room_is_refused(forests, name, dims, more, is_enough):
+def test_a_users_own_config_with_too_small_an_output_is_refused(forests, name, dims, more, is_enough):
     """Whatever else it says goes to Triton as it was written, and the stand-in dies of what is refused."""
     config = own(name, dims=dims, more=more)
     if is_enough:

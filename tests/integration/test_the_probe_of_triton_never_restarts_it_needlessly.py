@@ -83,7 +83,7 @@ def hung() -> Iterator[int]:
 
 
 def closed() -> int:
-    """Nobody listens: starting, dead, or `METRICS_PORT=0`."""
+    """No process listens: starting, dead, or `METRICS_PORT=0`."""
     return free_ports(1)[0]
 
 
