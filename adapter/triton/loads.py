@@ -126,7 +126,7 @@ class Loads:
         if not self._slots.locked() and not self._places.locked():
             return None
         left, held = [load for load in self._loads if load.is_left], [load for load in self._loads if not load.is_left]
-        words = [f"{_named(left)} still in Triton, though nobody waits for the end any more"] if left else []
+        words = [f"{_named(left)} still in Triton, though no call waits for the end any more"] if left else []
         words += [f"{_named(held)} under way"] if held else []
         full = "there is no free loading slot"
         if len(held) < self._limits.slots:

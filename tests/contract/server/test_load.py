@@ -131,7 +131,7 @@ async def test_a_given_up_load_gives_its_slot_to_the_next_and_keeps_its_place(ri
     await asyncio.wait({given_up})
     last = asyncio.create_task(server.load("last", unnoticed))
     assert await is_still_running(last)
-    assert "though nobody waits for the end any more" in (server.queue() or "")
+    assert "though no call waits for the end any more" in (server.queue() or "")
     assert await rig.states("last") == [""]
     rig.let_go("slow", "load")
     await last
