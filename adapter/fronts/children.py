@@ -25,7 +25,7 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 class ChildEnded(Exception):
-    """The process has ended during a call: it had too little memory, or was killed."""
+    """The process has ended during a call: it had too little memory, or was killed; with a text: it does not start."""
 
 
 class Child:
@@ -72,9 +72,9 @@ class Child:
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
                 self._program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
             )
-        except OSError as error:
-            raise ChildEnded from error
-        self._exchange()
+            self._exchange()
+        except (OSError, ChildEnded) as error:
+            raise ChildEnded("its process does not start") from error
 
     def _exchange(self, *call: bytes | bytearray) -> tuple[bytes, bytes]:
         try:
