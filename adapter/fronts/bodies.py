@@ -10,7 +10,6 @@ Also the metrics of the fronts, declared when one is on. Labels hold the pattern
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import pickle
 import zlib
@@ -62,8 +61,6 @@ _PASSED_ON = 3
 """Copies of tensors beside the body: the tensor, the message, and its bytes on their way to Triton."""
 _HINT = "; a body below HTTP_MAX_BODY_BYTES may be too large for it, and binary data takes less than JSON"
 _BITS = {"gzip": 31, "deflate": 15}
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Gives the system what glibc keeps of freed memory: beside the next bodies it would count against the pod's limit. Others have none."""
 Result = TypeVar("Result")
 
 
@@ -113,11 +110,8 @@ class Bodies(web.BaseRequest):
 
     def give_back(self) -> None:
         """All that was taken."""
-        if self._taken:
-            self._budget.taken -= self._taken
-            self._taken = 0
-            if _TRIM is not None:
-                _TRIM(0)
+        self._budget.taken -= self._taken
+        self._taken = 0
 
     async def read_by(self, work: Callable[..., Result], *args: Any, head: int | None = None) -> Result:
         """

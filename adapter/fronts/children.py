@@ -25,7 +25,7 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 class ChildEnded(Exception):
-    """The process has ended during a call: it had too little memory, or was killed."""
+    """The process has ended during a call: it had too little memory, or was killed; with a text: it does not start."""
 
 
 class Child:
@@ -33,7 +33,7 @@ class Child:
 
     def __init__(self, module: str, memory_bytes: int) -> None:
         """`module` is imported at the start; `memory_bytes`: the most that a call may have, beside what the import takes."""
-        self._program = (sys.executable, "-I", "-m", __name__, module, str(memory_bytes))
+        self._program = (sys.executable, "-P", "-s", "-m", __name__, module, str(memory_bytes))
         self._process: Any = None
         """A Popen."""
         self._turn = asyncio.Lock()
@@ -67,14 +67,14 @@ class Child:
 
     def _start(self) -> None:
         self._end()
-        env = {"OPENBLAS_NUM_THREADS": "1"}  # each other one would have memory of its own
+        env = {"PYTHONPATH": str(Path(__file__).parents[2]), "OPENBLAS_NUM_THREADS": "1"}  # each thread would have memory of its own
         try:
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
                 self._program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
             )
-        except OSError as error:
-            raise ChildEnded from error
-        self._exchange()
+            self._exchange()
+        except (OSError, ChildEnded) as error:
+            raise ChildEnded("its process does not start") from error
 
     def _exchange(self, *call: bytes | bytearray) -> tuple[bytes, bytes]:
         try:

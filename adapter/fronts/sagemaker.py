@@ -149,7 +149,8 @@ class _Handlers:
 
     async def _answered(self, request: Request, name: str) -> web.StreamResponse:
         model = self._serving(name)
-        note(model=name, model_id=model.model_id)
+        target = target_of(request)
+        note(model=name, model_id=model.model_id, **({} if target is None else {"target": target}))
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
         place = place_of(model)

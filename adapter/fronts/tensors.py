@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 BASE64 = "base64"
 """Value of the parameter `content_type` of a tensor whose BYTES are written so in JSON."""
 _SLICE = 16 * 1024
-"""Elements that are packed at once: meanwhile no other thread runs, the event loop's neither."""
+"""Elements that are packed or written at once: meanwhile no other thread runs, the event loop's neither."""
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _ALLOWED: Mapping[str, tuple[set[type], str]] = {
     **dict.fromkeys(_FLOATS, ({int, float}, "numbers")),
@@ -144,7 +144,8 @@ def as_json(what: str, datatype: str, raw: bytes, *, is_base64: bool = False) ->
         raise HttpError(500, f"{what}: the model's answer ends in the middle of an element of {datatype}")
     values = numbers(datatype, raw)
     if datatype not in _FLOATS or np.isfinite(values).all():
-        return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+        slices = (values[start : start + _SLICE] for start in range(0, len(values), _SLICE))
+        return b"[%s]" % b",".join(orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1] for part in slices)
     return json.dumps(values.tolist(), separators=(",", ":")).encode()
 
 

@@ -44,7 +44,9 @@ def test_the_line_of_an_invoke_names_the_model(loaded: FrontsPod) -> None:
     before = len(loaded.adapter.log_text())
     assert invoke(loaded, {"inputs": "one"}).status == 200
     said = until(lambda: [line for line in loaded.adapter.log_text()[before:].splitlines() if '"route"' in line], "its line")
-    assert (json.loads(said[0])["model"], json.loads(said[0])["model_id"]) == (NAME, model_id_of(NAME))
+    line = json.loads(said[0])
+    assert (line["model"], line["model_id"]) == (NAME, model_id_of(NAME))
+    assert line["target"], "as the platform has sent it"
 
 
 def test_the_same_name_counts_over_v2(loaded: FrontsPod) -> None:

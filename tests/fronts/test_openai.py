@@ -249,6 +249,38 @@ def test_the_form_of_the_body_decides_where_the_path_is_of_others(language_model
     assert by_name.json["choices"][0]["message"]["content"] == " user:"
 
 
+LONG = "a " * 200_000
+"""Such a body is parsed in a process of its own."""
+
+
+@pytest.mark.parametrize(
+    ("front", "path", "body", "text"),
+    [
+        ("llm", "/v1/completions", {"model": "vllm", "prompt": LONG, "max_tokens": 2}, " a a"),
+        ("llm", "/v1/chat/completions", {"model": "chats", "messages": [{"role": "user", "content": LONG}], "max_tokens": 2}, " user: a"),
+        ("llm", "/predictions/vllm", {"inputs": LONG, "parameters": {"max_new_tokens": 2}}, " a a"),
+        ("llm", "/predictions/vllm", {"inputs": [LONG, "b"], "parameters": {"max_new_tokens": 2}}, " b b"),
+        ("llm", "/generate", {"inputs": LONG, "parameters": {"max_new_tokens": 2}}, " a a"),
+        ("llm", "/predictions/vllm", {"inputs": LONG, "parameters": {"top_p": 2}}, "parameters.top_p: "),
+        ("llm", "/v1/completions", {"model": "vllm", "prompt": LONG, "top_p": 2}, '"param":"top_p"'),
+        ("sagemaker", "/models/vllm/invoke", {"inputs": LONG, "parameters": {"max_new_tokens": 2}}, " a a"),
+        ("sagemaker", "/models/vllm/invoke", {"text_input": LONG, "sampling_parameters": '{"max_tokens": 2}'}, "a a a"),
+        ("v2", "/v2/models/vllm/generate", {"text_input": LONG, "exclude_input_in_output": True, "x": "y"}, '"text_output":" a a a'),
+    ],
+)
+def test_a_long_prompt_is_answered_as_a_short_one(
+    language_models: FrontsPod, http: Http, front: str, path: str, body: dict[str, Any], text: str
+) -> None:
+    answer = getattr(language_models, front)("POST", path, body, {"Content-Type": "application/json"})
+    assert text in answer.body.decode(), answer.body[:300]
+    assert ("param" in text) == (answer.status in (400, 424))
+
+
+def test_a_body_that_no_language_model_reads_is_413(http: Http) -> None:
+    answer = http("POST", "/v1/completions", {"model": "vllm", "prompt": "a" * 2**22})
+    assert (answer.status, "4194304 bytes" in answer.json["error"]["message"]) == (413, True)
+
+
 CLIENT = """
 import sys
 from openai import OpenAI, BadRequestError, NotFoundError

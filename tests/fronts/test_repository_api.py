@@ -98,6 +98,10 @@ def test_a_load_may_bring_its_own_config_and_files(pod: FrontsPod, client: Any) 
     client.load_model("theirs", config=json.dumps(CONFIG))
     assert given(ask(pod, "theirs")) == 30
     client.unload_model("theirs")
+    large = {"file:1/model.py": FILES["1/model.py"] + b"# " + bytes([97]) * 500_000}
+    client.load_model("large", config=json.dumps(CONFIG), files=large)
+    assert given(ask(pod, "large")) == 30
+    client.unload_model("large")
     client.load_model("nowhere", config=json.dumps(CONFIG), files={"file:1/model.py": FILES["1/model.py"]})
     assert given(ask(pod, "nowhere", 4)) == 40
     client.unload_model("nowhere")

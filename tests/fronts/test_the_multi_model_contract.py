@@ -173,12 +173,6 @@ def test_a_model_that_triton_refuses_is_400_with_its_words(pod: FrontsPod) -> No
     assert os.listdir(pod.repository) == []
 
 
-@pytest.mark.parametrize("text", ["CUDA out of memory. Tried to allocate 2 GiB", "failed to allocate pinned system memory, falling back"])
-def test_a_load_that_runs_out_of_memory_is_507(pod: FrontsPod, text: str) -> None:
-    answer = pod.load("m", {**affine(2, 1), "1/model.py": f"raise RuntimeError({text!r})\n".encode()})
-    assert answer.status == 507, answer.body
-
-
 def test_what_a_caller_calls_a_tensor_is_no_want_of_memory(pod: FrontsPod) -> None:
     """507 would make the platform unload models."""
     assert pod.load("m").status == 200

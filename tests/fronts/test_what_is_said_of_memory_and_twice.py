@@ -13,6 +13,8 @@ from tests.real.polls import until
 
 QUOTED = "CUDA out of memory"
 OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2 GiB",
+    "failed to allocate pinned system memory, falling back",
     "Failed to allocate memory for requested buffer of size 1048576",
     "CUDA_OUT_OF_MEMORY",
     "Cuda Runtime (out of memory)",

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import InvalidModel
-from adapter.fronts.answers import HttpError
+from adapter.fronts.answers import UNAVAILABLE, HttpError
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.children import Child, ChildEnded
 from adapter.fronts.llm.parameters import BadParameter
@@ -48,7 +48,7 @@ class Chats:
 
         Raises:
             BadParameter: the model has no template.
-            HttpError: 400: the template refuses these messages.
+            HttpError: 400: the template refuses these messages; 503: none can be rendered now.
             InvalidModel: the files beside the model cannot be used, or the template takes too much.
         """
         template, tokens = await self._template(model)
@@ -59,6 +59,8 @@ class Chats:
         except TimeoutError:
             raise InvalidModel(f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s") from None
         except ChildEnded as ended:
+            if ended.args:
+                raise HttpError(UNAVAILABLE, f"a chat template cannot be rendered now: {ended}") from ended
             raise InvalidModel("the model's chat template takes too much memory, or its prompt is too long") from ended
         if error:
             raise HttpError(400, f"the model's chat template refuses these messages: {error.decode('utf-8', 'replace')}")

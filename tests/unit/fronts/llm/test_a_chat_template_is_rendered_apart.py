@@ -63,6 +63,17 @@ async def test_slow_messages_delay_no_other_request(monkeypatch: pytest.MonkeyPa
         assert await said(found, "slow", "a") == "a"
 
 
+async def test_a_process_that_does_not_start_is_no_fault_of_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rendering(plain=PLAIN) as found:
+        for program in (("/absent",), ("/bin/true",)):
+            monkeypatch.setattr(found._child, "_program", program)
+            with pytest.raises(HttpError, match="does not start") as refused:
+                await said(found, "plain", "a")
+            assert refused.value.status == 503
+        monkeypatch.undo()
+        assert await said(found, "plain", "a") == "a"
+
+
 async def test_who_leaves_takes_no_answer_of_others() -> None:
     async with rendering(slow=SLOW, plain=PLAIN) as found:
         assert await said(found, "plain", "a") == "a"

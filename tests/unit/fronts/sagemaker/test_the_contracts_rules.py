@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
 from adapter.fronts.answers import HttpError, is_out_of_memory
+from adapter.fronts.llm.routes import Answering
 from adapter.fronts.sagemaker import model_id_of, page
+from adapter.inference import Failure, InferenceFailed
 from adapter.model import Named, id_problem
 from adapter.serving import KnownModel
+from adapter.settings import read_group
+from adapter.settings.fronts import LlmSettings
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\"), min_size=1, max_size=200)
 
@@ -56,6 +63,14 @@ def test_a_name_that_is_a_path_is_refused(name: str) -> None:
         ("RuntimeError: CUDA out of memory. Tried to allocate 20 GiB", True, True),
         ("CUDA error: out of memory", True, True),
         ("CUDA_ERROR_OUT_OF_MEMORY", True, True),
+        ("Failed to allocate memory for requested buffer of size 1048576", True, True),
+        ("CUDA_OUT_OF_MEMORY", True, True),
+        ("Cuda Runtime (out of memory)", True, True),
+        ("OOM when allocating tensor with shape[1024]", True, True),
+        ("CNMEM_STATUS_OUT_OF_MEMORY", True, True),
+        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes", True, True),
+        ("fork: Cannot allocate memory", True, False),
+        ("No available memory for the cache blocks", True, False),
         ("memory limit set for GPU 0 has exceeded, model loading is rejected.", True, False),
         ("failed to allocate pinned system memory, falling back to non-pinned", True, False),
         ("unable to load 'bloom': BLOOM cannot ZOOM", False, False),
@@ -69,3 +84,14 @@ def test_a_name_that_is_a_path_is_refused(name: str) -> None:
 def test_texts_that_mean_out_of_memory(text: str, at_load: bool, at_invoke: bool) -> None:
     names = ("CUDA out of memory", "bloom", "m")
     assert (is_out_of_memory(text, names, is_load=True), is_out_of_memory(text, names, is_load=False)) == (at_load, at_invoke)
+    for said in (text, "".join(f"\\u{ord(letter):04x}" for letter in text)):
+        assert not is_out_of_memory(text, names, is_load=False, said=f'{{"inputs":"{said}"}}'.encode())
+
+
+@pytest.mark.parametrize(("front", "status"), [("sagemaker", 507), ("lmi", 429)])
+async def test_out_of_memory_with_tgi_compat_is_507_for_the_platform_alone(front: str, status: int) -> None:
+    async def options(*_: Any) -> bytes:
+        return b"option.tgi_compat=true"
+
+    said = await Answering(read_group(LlmSettings, {}), Mock(), options).opened(a_model("m"), front)
+    assert said.schema.told(InferenceFailed(Failure.INTERNAL, "CUDA out of memory"), ("m",)).status == status
