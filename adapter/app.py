@@ -74,12 +74,12 @@ async def _serve(settings: Settings) -> NoReturn:
             cause = f"TRITON_LOAD_THREADS ({threads}) is not more than LOADING_CONCURRENCY ({slots})"
             log.warning("triton.load_threads", cause=f"{cause}: a load that never ends keeps a loading slot")
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
-        fronts = [adapter.fronts] if adapter.fronts else []
         if adapter.companion is not None and adapter.companion.exit_code is not None:
-            await asyncio.gather(*(each.drained(ANSWER_SECONDS) for each in fronts))
+            await asyncio.gather(*(front.drained(ANSWER_SECONDS) for front in adapter.fronts))
             _leave(adapter.companion.exit_code or UNSETTLED)  # 0 or not: it was not asked to end
         grace_seconds = settings.lifetime.grace_seconds
-        has_settled, *_ = await asyncio.gather(adapter.lifecycle.drain(grace_seconds), *(each.drained(grace_seconds) for each in fronts))
+        fronts = [front.drained(grace_seconds) for front in adapter.fronts]
+        has_settled, *_ = await asyncio.gather(adapter.lifecycle.drain(grace_seconds), *fronts)
         if adapter.spi is not None:
             await adapter.spi.stop(ANSWER_SECONDS)
         if adapter.companion is not None:

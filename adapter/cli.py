@@ -34,33 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
-    try:
-        if chosen.version:
-            return _print_version()
-        if chosen.verb is not None:
-            return int(chosen.run(chosen))
-    except SettingsError as error:
-        _complain("the settings cannot work:")
-        for problem in error.problems:
-            _complain(f"  - {problem}")
-        _complain(f"`{PROGRAM} settings` explains them all")
+    if chosen.run is None:
+        parser.print_help(sys.stderr)
         return USAGE
-    parser.print_help(sys.stderr)
-    return USAGE
-
-
-def settings_text() -> str:
-    """All settings: a line of name, unit and default, and one of meaning."""
-    lines = []
-    for about, meaning in explained():
-        default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
-        lines += [f"{about['env']}  ({about['kind'].unit}{default})", "    " + meaning.replace("`", "").replace("**", "")]
-    return "\n".join(lines) + "\n"
+    try:
+        return int(chosen.run(chosen))
+    except SettingsError as error:
+        _complain("the settings cannot work:", *(f"  - {problem}" for problem in error.problems), f"`{PROGRAM} settings` explains them all")
+        return USAGE
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Lets ModelMesh load and unload models in an NVIDIA Triton server.")
-    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--version", dest="run", action="store_const", const=_version, help="print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND")
     verbs.add_parser("serve", help="run the adapter; its settings are environment variables").set_defaults(run=_serve)
     verbs.add_parser("settings", help="explain all settings").set_defaults(run=_settings)
@@ -80,20 +66,15 @@ def _parser() -> argparse.ArgumentParser:
     layout.set_defaults(run=_layout)
     models = verbs.add_parser(
         "models",
-        help="show what the adapter believes of each model, and what Triton and the volume have; exit code 0 when all agree, else 1",
-        description="Shows for each model id what the adapter believes, what Triton's index shows and what lies on the volume, and marks "
-        "what disagrees. Changes nothing. Works without a running adapter. Reads the same environment variables as serve.",
+        help="show what the adapter believes of each model, and what Triton and the volume have; exit code 0 when all agree, else 1; "
+        "changes nothing, and works without a running adapter",
     )
     models.add_argument("--sizes", action="store_true", help="show how much memory each model has, and how that is known")
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
     models.add_argument("--watch", **SECONDS, nargs="?", const=2.0, help="again and again, with this pause (default: 2), until Ctrl-C")
     models.set_defaults(run=_models)
-    load = verbs.add_parser(
-        "load",
-        help="let the running adapter load a model, as ModelMesh would, and ask it",
-        description="Reads the same environment variables as serve, for the adapter's and Triton's addresses.",
-    )
+    load = verbs.add_parser("load", help="let the running adapter load a model, as ModelMesh would, and ask it")
     load.add_argument("path", metavar="PATH", help="the model's path in the storage")
     load.add_argument("--type", default="", help="onnx, pytorch, python, …; default: what the model's config.pbtxt says")
     load.add_argument("--storage-key", metavar="KEY", help="entry of the storage config")
@@ -130,17 +111,18 @@ def _serve(_chosen: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: os._exit(128 + number))
     settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
-    gc.disable()  # a collection would look through what is being imported, again and again; it stays anyway
-    try:
-        from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
+    gc.disable()  # until all is imported and built: a collection would look through it again and again (8 ms)
+    from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
 
-        return app.serve(settings)
-    finally:
-        gc.enable()
+    return app.serve(settings)
 
 
 def _settings(_chosen: argparse.Namespace) -> int:
-    _say(settings_text())
+    """Of each a line of name, unit and default, and one of meaning."""
+    for about, meaning in explained():
+        default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
+        words = meaning.replace("`", "").replace("**", "")
+        _say(f"{about['env']}  ({about['kind'].unit}{default})\n    {words}\n")
     return OK
 
 
@@ -183,7 +165,7 @@ def _layout(chosen: argparse.Namespace) -> int:
 def _models(chosen: argparse.Namespace) -> int:
     volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
-    from adapter.verbs import models, sizes  # noqa: PLC0415 - brings gRPC
+    from adapter.verbs import models, tables  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
     capacity_bytes = None
@@ -195,7 +177,7 @@ def _models(chosen: argparse.Namespace) -> int:
             if chosen.json:
                 text = models.as_json(seen, drift_only=chosen.drift)
             else:
-                text = sizes.text(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
+                text = tables.sizes(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
             _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
             if chosen.watch is None:
                 return OK if seen["agrees"] else FAILED
@@ -215,7 +197,7 @@ def _load_or_unload(chosen: argparse.Namespace) -> int:
     return OK
 
 
-def _print_version() -> int:
+def _version(_chosen: argparse.Namespace) -> int:
     from importlib.metadata import version  # noqa: PLC0415 - reads the installed package
 
     _say(f"{PROGRAM} {version(PROGRAM)}\n")
@@ -231,5 +213,5 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(line: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {line}\n")
+def _complain(*lines: str) -> None:
+    sys.stderr.writelines(f"{PROGRAM}: {line}\n" for line in lines)

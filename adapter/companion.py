@@ -24,6 +24,7 @@ TIED = 'exec 3<&0; (read end <&3; kill -KILL 0) & exec "$@" 0</dev/null 3<&-'
 """
 For a shell that becomes the program. The child that it leaves there reads a pipe of which the adapter alone has the other end, and
 kills the group when that closes: a Triton that is killed alone can leave a stub of a python model that waits for it for ever.
+Where the adapter is process 1, the kernel ends all with it.
 """
 KILLED_SECONDS = 5.0
 """Longest wait for a child that was killed: one in the middle of a call to a driver may not die before the call ends."""
@@ -53,7 +54,8 @@ class Companion:
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
             raise StartError(f"TRITON_COMMAND: there is no program {command[0]!r}")
-        words = ["/bin/sh", "-c", TIED, "sh", *wrapper, program, *command[1:]]
+        tied = [] if os.getpid() == 1 else ["/bin/sh", "-c", TIED, "sh"]
+        words = [*tied, *wrapper, program, *command[1:]]
         try:
             self._process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
         except OSError as error:

@@ -31,12 +31,12 @@ PROBE = "adapter-probe-"
 """So begin the names of directories that are made for a moment, to see whether Triton lists them. They are no models."""
 
 OPTIONS_FILE = "serving.properties"
+"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 CHAT_TEMPLATE_FILE, TOKENIZER_FILE = "chat_template.jinja", "tokenizer_config.json"
 CHAT_PATHS = {name: (name, f"1/{name}") for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE)}
 """File → where it may lie in a model's directory, the first place first."""
 FRONT_FILES = (OPTIONS_FILE, *(path for paths in CHAT_PATHS.values() for path in paths))
 """Paths in a model's directory that an HTTP front may read."""
-"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 INNER = "~inner~"
 """
 Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor
@@ -60,22 +60,17 @@ def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str |
 
     Source: Triton core `ModelRepositoryManager::Poll` (a model is a directory of the repository).
     """
+    named, of_bundles = f"the model id {model_id!r}", "which is reserved for the inner models of bundles"
     problems = (
         (not model_id, "the model id is empty"),
-        (model_id in (".", ".."), f"the model id {model_id!r} is a directory of its own"),
+        (model_id in (".", ".."), f"{named} is a directory of its own"),
         ("/" in model_id, "the model id contains '/', which cannot be part of a Triton model name"),
         ("\0" in model_id, "the model id contains a NUL byte"),
         (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
-        (model_id in reserved, f"the model id {model_id!r} is reserved for the adapter's own folders"),
-        (
-            model_id.startswith(PROBE),
-            f"the model id {model_id!r} begins with {PROBE!r}, which is reserved for the adapter's own looks at Triton",
-        ),
-        (INNER in model_id, f"the model id {model_id!r} contains {INNER!r}, which is reserved for the inner models of bundles"),
-        (
-            model_id.endswith(INNER[:-1]),
-            f"the model id {model_id!r} ends in {INNER[:-1]!r}, which is reserved for the inner models of bundles",
-        ),
+        (model_id in reserved, f"{named} is reserved for the adapter's own folders"),
+        (model_id.startswith(PROBE), f"{named} begins with {PROBE!r}, which is reserved for the adapter's own looks at Triton"),
+        (INNER in model_id, f"{named} contains {INNER!r}, {of_bundles}"),
+        (model_id.endswith(INNER[:-1]), f"{named} ends in {INNER[:-1]!r}, {of_bundles}"),
     )
     return next((text for is_wrong, text in problems if is_wrong), None)
 
@@ -301,8 +296,12 @@ it, or it lies in the folder, and no call has asked for it.
 """
 
 
+Rows = Mapping[str, Sequence[ServerModel]]
+"""The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+
+
 def by_owner(rows: Iterable[ServerModel]) -> dict[str, list[ServerModel]]:
-    """The index's rows by model id, those of a bundle's inner models under the id of the bundle."""
+    """The rows of a whole index as `Rows`."""
     found: dict[str, list[ServerModel]] = defaultdict(list)
     for row in rows:
         found[owner_of(row.name)].append(row)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, ServerModel, SourceFile, Survey
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, SourceFile, Survey
 from adapter.records import Crashes, Digests, Measure, Needed, Record, Sized
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
@@ -154,7 +154,7 @@ class ModelServer(Protocol):
         """
         Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
 
-        Each such return is told once, to the one caller of this; returns while it does not wait are told as one.
+        Each such return is told once, to the one caller of this.
 
         Returns:
             Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.
@@ -163,7 +163,7 @@ class ModelServer(Protocol):
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False) -> None:
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
 
@@ -173,21 +173,27 @@ class ModelServer(Protocol):
         Args:
             model_id: a placed model.
             on_sent: awaited once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: other loads that wait for a slot get it first, and the load has a limit of its own: the announced timeout.
+            has_limit: it gives its slot up when Triton has had it for the announced timeout.
 
         Raises:
-            BudgetExceeded: it yields, and Triton has had it for longer than that.
+            BudgetExceeded: it has a limit, and Triton has had it for longer than that.
             ModelRefused: Triton tried and failed; the text is Triton's reason.
             ServerDied: Triton died while it had the load. A load that Triton did not take is repeated instead.
             WrongServer: Triton is not in explicit mode.
         """
 
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """As `load`, of a model that the adapter has not placed; with `overrides` Triton loads what they say."""
+
     def queue(self) -> str | None:
         """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
 
-    async def unload(self, model_id: str) -> None:
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         """
         Returns when no version of the model, or of its bundle's inner models, holds memory. Unknown models are fine.
+
+        With `has_dependents` what Triton unloads with an ensemble goes, too; None: unless it is a bundle. The files of models that the
+        adapter has not placed are never touched.
 
         Has no bound of its own: the caller has one. Waits for a load of the same model that was cancelled here but still runs
         in Triton.
@@ -203,15 +209,11 @@ class ModelServer(Protocol):
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+    async def index(self) -> Rows:
         """
-        Rows of the repository index, inner models under their own names, waiting for a Triton that is away.
+        All rows of the repository index, waiting for a Triton that is away.
 
         One question is shared by all callers at a time. A caller never gets the answer to an earlier question.
-
-        Args:
-            model_ids: only theirs, and those of their inner models; None for all rows.
-            can_wait: for one who needs no answer soon: a slow index is asked no more often than is good for inference.
 
         Raises:
             WrongServer: Triton restricts the index.
@@ -233,16 +235,6 @@ class ModelServer(Protocol):
 
     async def purge(self) -> None:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
-
-
-class OtherModels(ModelServer, Protocol):
-    """Triton with models that the adapter has not placed. Their files are never touched."""
-
-    async def load_other(self, name: str, overrides: Overrides) -> None:
-        """As `ModelServer.load`; with `overrides` Triton loads what they say."""
-
-    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
-        """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
 
 
 class Memory(Protocol):

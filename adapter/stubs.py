@@ -32,3 +32,5 @@ def _generated(*names: str) -> list[Any]:
 
 
 model_config_pb2, service_pb2, service_pb2_grpc = _generated("model_config_pb2", "service_pb2", "service_pb2_grpc")
+sys.modules |= {"model_config_pb2": model_config_pb2, "grpc_service_pb2": service_pb2}
+"""By the names that the messages have for their modules, so that they can be pickled."""

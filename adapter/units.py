@@ -15,6 +15,7 @@ from pathlib import Path
 MIB = 1024 * 1024
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 _MAX_INT64 = 2**63 - 1
+_HERE = ("127.0.0.1", "[::1]", "0.0.0.0", "[::]")  # noqa: S104 - compared alone
 _MAX_SOCKET_PATH_BYTES = 107
 """Linux: `sun_path` has 108 with its NUL."""
 _BOOLS = dict.fromkeys(("1", "t", "true", "yes", "on"), True) | dict.fromkeys(("0", "f", "false", "no", "off"), False)
@@ -32,6 +33,11 @@ class Endpoint:
     def target(self) -> str:
         """The address in gRPC's form."""
         return f"{self.host}:{self.port}" if self.socket is None else f"unix:{self.socket}"
+
+    @property
+    def address(self) -> tuple[str, int, Path | None]:
+        """What two endpoints of this machine have in common where they are the same, however it is written."""
+        return "localhost" if self.host in _HERE else self.host, self.port, self.socket
 
     def __str__(self) -> str:
         return self.target

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from adapter.companion import Companion
-from adapter.journal.file import NAME as JOURNAL
-from adapter.journal.journal import Journal
+from adapter.journal import NAME as JOURNAL
+from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.memory.report import beside
 from adapter.memory.watch import Watch
@@ -67,8 +67,8 @@ class Adapter:
     """None: ModelMesh has no part in it."""
     companion: Companion | None
     """Triton, where it is our child."""
-    fronts: Listeners | None
-    """None where no HTTP front is on."""
+    fronts: Sequence[Listeners]
+    """None, or those of all HTTP fronts that are on."""
     root_tasks: Sequence[asyncio.Task[None]]
     """Run for as long as the adapter does; when one ends, something is broken."""
 
@@ -91,7 +91,15 @@ async def build(
     async with AsyncExitStack() as stack:
         volume = stack.enter_context(closing(Volume(settings.volume.repository_dir, settings.volume.cache_dir)))
         volume.claim()
-        companion = _companion(stack, settings)  # as soon as its repository folder is there: it is slow to start
+        companion = None
+        if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
+            companion = Companion(
+                settings.companion.command,
+                environment=inherited(),
+                exit_seconds=settings.companion.exit_seconds,
+                wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
+            )
+            stack.push_async_callback(companion.end)
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
         space.show_metrics()
@@ -107,7 +115,11 @@ async def build(
         stack.callback(store.close)
         own = journal.records if settings.v2.has_repository else None
         repository = stack.enter_context(closing(Repository(volume, space, own=own)))
-        server = _triton(stack, settings, repository)
+        seconds = settings.capacity.load_timeout_ms / 1000
+        metrics.LOAD_TIMEOUT_SECONDS.set(seconds)
+        limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
+        server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
+        stack.push_async_callback(_close, server)
         memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity, journal)
         lifecycle = RuntimeLifecycle(
             ports=Ports(store, repository, server, journal, memory),
@@ -116,8 +128,18 @@ async def build(
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
+        heartbeat = Heartbeat()
+        if settings.telemetry.metrics_port:
+            http = TelemetryServer(
+                port=settings.telemetry.metrics_port,
+                heartbeat=heartbeat,
+                readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
+                notice=lifecycle.notice,
+                triton=server.health,
+            )
+            stack.callback(http.close)
         root_tasks = [
-            _task(stack, _telemetry(stack, settings, lifecycle, server), "heartbeat"),
+            _task(stack, heartbeat.run(), "heartbeat"),
             _task(stack, server.watch(), "watch of Triton"),
             _task(stack, memory.run(), "watch of memory"),
         ]
@@ -127,58 +149,14 @@ async def build(
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
-        spi = await _spi(stack, settings, lifecycle, memory, store)
-        fronts = await _fronts(stack, settings, lifecycle, server, repository) if settings.has_fronts else None
+        runtime = ModelRuntime(lifecycle, lambda: memory.in_force(settings.capacity), settings.volume.reserved_ids)
+        spi = None
+        if (endpoint := settings.spi.listen) is not None:
+            spi = await listen(endpoint=endpoint, runtime=runtime, readiness=lifecycle.readiness, reflection=settings.spi.reflection)
+            stack.push_async_callback(spi.stop, 0)
+        _task(stack, _prepared(store, runtime.has_told), "storage clients")
+        fronts = [await _fronts(stack, settings, lifecycle, server, repository)] if settings.has_fronts else []
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
-
-
-def _companion(stack: AsyncExitStack, settings: Settings) -> Companion | None:
-    """Triton as our child, where it is."""
-    if settings.companion.command is None:
-        return None
-    companion = Companion(
-        settings.companion.command,
-        environment=inherited(),
-        exit_seconds=settings.companion.exit_seconds,
-        wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
-    )
-    stack.push_async_callback(companion.end)
-    return companion
-
-
-def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -> TritonServer:
-    seconds = settings.capacity.load_timeout_ms / 1000
-    limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
-    server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
-    stack.push_async_callback(_close, server)
-    return server
-
-
-def _telemetry(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Coroutine[Any, Any, None]:
-    """The announced timeout as a metric; health over HTTP, where it is on. Returns the heartbeat, to be run."""
-    metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
-    heartbeat = Heartbeat()
-    if settings.telemetry.metrics_port:
-        http = TelemetryServer(
-            port=settings.telemetry.metrics_port,
-            heartbeat=heartbeat,
-            readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
-            notice=lifecycle.notice,
-            triton=server.health,
-        )
-        stack.callback(http.close)
-    return heartbeat.run()
-
-
-async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, memory: Watch, store: Store) -> SpiServer | None:
-    """The interface for ModelMesh, where it is on; and what is prepared once that was asked."""
-    runtime = ModelRuntime(lifecycle, lambda: memory.in_force(settings.capacity), settings.volume.reserved_ids)
-    spi = None
-    if (endpoint := settings.spi.listen) is not None:
-        spi = await listen(endpoint=endpoint, runtime=runtime, readiness=lifecycle.readiness, reflection=settings.spi.reflection)
-        stack.push_async_callback(spi.stop, 0)
-    _task(stack, _prepared(store, runtime.has_told), "storage clients")
-    return spi
 
 
 @asynccontextmanager
@@ -239,7 +217,7 @@ async def _fronts(
         if settings.v2.endpoint is not None:
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
-        api = lifecycle.repository_calls(server) if settings.v2.has_repository else None
+        api = lifecycle.repository_calls if settings.v2.has_repository else None
         models = lifecycle if there is inference else None
         await listeners.open(v2.front(there, inference, models, api), settings.v2.port, "V2_REST_PORT")
     if settings.llm.port:
@@ -273,6 +251,4 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
 
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:
-    done, _ = await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
-    for closed in done:
-        closed.result()
+    await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)

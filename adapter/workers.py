@@ -43,61 +43,6 @@ def processors(quota_file: Path = _QUOTA) -> int:
     return count
 
 
-class Threads(Executor):
-    """
-    A fixed number of threads that wait for calls.
-
-    Raises:
-        StartError: the process cannot have so many threads; those that had started end.
-    """
-
-    def __init__(self, name: str, count: int) -> None:
-        self._calls: SimpleQueue[_Item | None] = SimpleQueue()
-        """The threads know this alone: they end when the pool is garbage. None ends them, one after another."""
-        self._is_open = True
-        for number in range(count):
-            try:
-                threading.Thread(target=_serve, args=(self._calls,), name=f"{name}_{number}", daemon=True).start()
-            except RuntimeError as error:
-                self.shutdown()
-                raise StartError(
-                    f"thread {number + 1} of {count} for {name!r} cannot start: {error} (is there a limit of processes?)"
-                ) from error
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the call in the next free thread. Raises RuntimeError after `shutdown`."""
-        if not self._is_open:
-            raise RuntimeError("these threads take no more work")
-        future: Future[T] = Future()
-        self._calls.put((future, partial(fn, *args, **kwargs)))
-        return future
-
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """Cancel the calls that no thread has begun, and let the threads end; never waits for them. In the thread that submits."""
-        self._is_open = False
-        with suppress(Empty):
-            while True:
-                if item := self._calls.get_nowait():
-                    item[0].cancel()
-        self._calls.put(None)
-
-    def __del__(self) -> None:
-        """An owner whose constructor failed half way closes nothing."""
-        self.shutdown()
-
-
-def _serve(calls: SimpleQueue[_Item | None]) -> None:
-    while (item := calls.get()) is not None:
-        future, call = item
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - the caller gets it
-                future.set_exception(error)
-        del item, future, call  # an idle thread holds nothing, and no traceback what it holds
-    calls.put(None)
-
-
 class Stopped(BaseException):
     """Raised inside a thread whose work is no longer wanted. Never leaves `Workers`."""
 
@@ -106,25 +51,23 @@ class Stop:
     """Tells a thread to end: a flag to look at, and actions that wake a blocked read."""
 
     def __init__(self) -> None:
-        self._is_set = False
+        self._flag = threading.Event()
         self._wakers: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
-        self._is_set = True
+        self._flag.set()
         for wake in tuple(self._wakers):
             wake()
 
     def check(self) -> None:
         """Raise Stopped when the work is no longer wanted."""
-        if self._is_set:
+        if self._flag.is_set():
             raise Stopped
 
     def pause(self, seconds: float) -> None:
         """Sleep, unless the work is no longer wanted."""
-        woken = threading.Event()
-        with self.waking(woken.set):
-            woken.wait(seconds)
+        self._flag.wait(seconds)
         self.check()
 
     @contextmanager
@@ -138,16 +81,33 @@ class Stop:
             self._wakers.remove(wake)
 
 
-class Workers:
-    """A named pool of threads, all of them started. `close` does not wait for a call that hangs."""
+class Workers(Executor):
+    """A named pool: a fixed number of threads that wait for calls. `close` does not wait for a call that hangs."""
 
     def __init__(self, name: str, threads: int) -> None:
         """
         Raises:
-            StartError: the process cannot have so many threads; none of this pool is left.
+            StartError: the process cannot have so many threads; those that had started end.
         """
-        self.executor = Threads(name, threads)
-        """The same threads, for a library that wants an executor. Its calls know no `Stop`."""
+        self._calls: SimpleQueue[_Item | None] = SimpleQueue()
+        """The threads know this alone: they end when the pool is garbage. None ends them, one after another."""
+        self._is_open = True
+        for number in range(threads):
+            try:
+                threading.Thread(target=_serve, args=(self._calls,), name=f"{name}_{number}", daemon=True).start()
+            except RuntimeError as error:
+                self.close()
+                raise StartError(
+                    f"thread {number + 1} of {threads} for {name!r} cannot start: {error} (is there a limit of processes?)"
+                ) from error
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run the call in the next free thread. Raises RuntimeError after `close`."""
+        if not self._is_open:
+            raise RuntimeError("these threads take no more work")
+        future: Future[T] = Future()
+        self._calls.put((future, partial(fn, *args, **kwargs)))
+        return future
 
     async def run(self, work: Callable[[Stop], T], *, is_stopped: bool = True) -> T:
         """
@@ -157,17 +117,14 @@ class Workers:
             whatever `work` raises.
         """
         stop = Stop()
-        future = self.executor.submit(work, stop)
+        future = self.submit(work, stop)
 
-        def end(future: Future[T] = future) -> None:
+        def end() -> None:
             if is_stopped:
                 future.cancel()
                 stop.set()
 
-        try:
-            return await to_its_end(asyncio.wrap_future(future), end)
-        finally:
-            del future, end  # the traceback of a failure holds this frame
+        return await to_its_end(asyncio.wrap_future(future), end)
 
     async def run_large(self, work: Callable[[], T], items: int) -> T:
         """
@@ -176,14 +133,30 @@ class Workers:
         """
         return work() if items <= QUICK_ITEMS else await self.run(lambda _: work())
 
-    def start(self, work: Callable[[Stop], object]) -> None:
-        """Run `work` in a thread without a caller that waits; it must not raise. Nothing happens after `close`."""
-        with suppress(RuntimeError):
-            self.executor.submit(work, Stop())
-
     def close(self) -> None:
-        """Take no more work; does not wait for what runs."""
-        self.executor.shutdown()
+        """Cancel the calls that no thread has begun, and let the threads end; never waits for them. In the thread that submits."""
+        self._is_open = False
+        with suppress(Empty):
+            while True:
+                if item := self._calls.get_nowait():
+                    item[0].cancel()
+        self._calls.put(None)
+
+    def __del__(self) -> None:
+        """An owner whose constructor failed half way closes nothing."""
+        self.close()
+
+
+def _serve(calls: SimpleQueue[_Item | None]) -> None:
+    while (item := calls.get()) is not None:
+        future, call = item
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
+                future.set_exception(error)
+        del item, future, call  # an idle thread holds nothing, and no traceback what it holds
+    calls.put(None)
 
 
 async def to_its_end(told: asyncio.Future[T], stop: Callable[[], object]) -> T:
@@ -202,8 +175,6 @@ async def to_its_end(told: asyncio.Future[T], stop: Callable[[], object]) -> T:
                 await asyncio.wait({told})
         retrieve(told)
         raise
-    finally:
-        del told  # the traceback of a failure holds this frame
 
 
 def retrieve(future: asyncio.Future[T]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import configparser
+import functools
 import itertools
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.markers import Marker
-from packaging.tags import Tag
+from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
 TOP = Path(__file__).resolve().parents[1]
@@ -32,8 +33,8 @@ UNUSED = ("ml-dtypes", "python-rapidjson")
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 MACHINES = ("aarch64", "x86_64")
 PYTHONS = ((3, 11), (3, 12))
-NEWEST_GLIBC = (2, 36)
-"""Of Debian 12, which the image stands on."""
+NEWEST_GLIBC = 36
+"""2.36, of Debian 12, which the image stands on."""
 HEADER = "# {title}. Made by scripts/lock; versions are those of scripts/constraints.txt.\n"
 
 
@@ -93,43 +94,23 @@ def environments() -> Iterator[dict[str, str]]:
 
 
 def _entry(package: Mapping[str, Any]) -> str:
-    wheels = {wheel["url"].rpartition("/")[2]: wheel["hashes"]["sha256"] for wheel in package.get("wheels", ())}
-    fits = {name: places_of(name) for name in wheels}
-    places = set[str]().union(*fits.values())
-    if len(places) != len(MACHINES) * len(PYTHONS):
+    wheels = [(parse_wheel_filename(each["url"].rpartition("/")[2])[3], each["hashes"]["sha256"]) for each in package.get("wheels", ())]
+    fitting = [{found for tags, found in wheels if not tags.isdisjoint(known)} for known in _tags()]
+    if not all(fitting):
         sys.exit(f"lock: {package['name']} {package['version']} has no wheel for some of our Pythons and machines")
-    hashes = sorted(wheels[name] for name, found in fits.items() if found)
+    hashes = sorted(set[str]().union(*fitting))
     return f"{package['name']}=={package['version']} \\\n" + " \\\n".join(f"    --hash=sha256:{value}" for value in hashes) + "\n"
 
 
-def places_of(wheel: str) -> set[str]:
-    """`machine/python` of each of our places where a wheel can be installed, by its file name."""
-    return set(_places(parse_wheel_filename(wheel)[3]))
-
-
-def _places(tags: frozenset[Tag]) -> Iterator[str]:
-    """`machine/python` of each environment in which a wheel with these tags can be installed."""
+@functools.cache
+def _tags() -> tuple[frozenset[Tag], ...]:
+    """Of each of our places, the tags of the wheels that pip installs there."""
+    found = []
     for machine, version in itertools.product(MACHINES, PYTHONS):
-        if any(_is_python(tag, version) and _is_platform(tag.platform, machine) for tag in tags):
-            yield f"{machine}/{version[1]}"
-
-
-def _is_python(tag: Tag, version: tuple[int, int]) -> bool:
-    if tag.interpreter.startswith("py3"):
-        return tag.abi == "none"
-    if not tag.interpreter.startswith("cp3"):
-        return False
-    minor = int(tag.interpreter.removeprefix("cp3"))
-    return (minor == version[1] and tag.abi in (tag.interpreter, "none")) or (tag.abi == "abi3" and minor <= version[1])
-
-
-def _is_platform(platform: str, machine: str) -> bool:
-    if platform == "any":
-        return True
-    if not platform.startswith("manylinux") or not platform.endswith(f"_{machine}"):
-        return False
-    glibc = platform.removeprefix("manylinux_").removesuffix(f"_{machine}").split("_")
-    return not platform.startswith("manylinux_") or tuple(map(int, glibc)) <= NEWEST_GLIBC
+        platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(NEWEST_GLIBC + 1)]
+        platforms += [f"manylinux{year}_{machine}" for year in ("2014", "2010", "1")]
+        found.append(frozenset((*cpython_tags(version, platforms=platforms), *compatible_tags(version, platforms=platforms))))
+    return tuple(found)
 
 
 def main() -> None:

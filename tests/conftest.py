@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from adapter.volume.volume import Volume
 from tests.minutes import Minutes
 
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -86,6 +87,15 @@ class ByStart(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByStart:
     """In place of `--dist`."""
     return ByStart(config, log)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """Claimed, below `models`."""
+    made = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
+    made.claim()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,10 @@ class HttpError(Exception):
         self.text = text
         self.headers = dict(headers or {})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For the process that parses."""
+        return Exception.__new__, (type(self),), self.__dict__
+
 
 def status_of(error: AdapterError) -> int:
     """The status of a failure, of the nearest listed class."""
@@ -137,19 +141,21 @@ _LOAD = re.compile(
     re.IGNORECASE,
 )
 """A device without space is the shared memory of python models; the disk is the adapter's, and has errors of its own."""
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+"""Of a letter in JSON."""
 
 
-def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: object = "") -> bool:
+def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: bytes | bytearray = b"") -> bool:
     """
     Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path.
 
-    Neither do those of its instances, which Triton calls `<name>_<group>_<number>`, nor expressions that the caller has `said`: a
-    backend may quote its caller.
+    Neither do those of its instances, which Triton calls `<name>_<group>_<number>`, nor expressions in what the caller has `said`, the
+    body: a backend may quote its caller.
     """
     for name in map(re.escape, names):
         text = re.sub(rf"'{name}(?:_\d+)*'|\"{name}(?:_\d+)*\"|/{name}/", " ", text)
     found = _expressions(_GPU, text) | (_expressions(_LOAD, text) if is_load else set())
-    return bool(found) and not found <= _expressions(_GPU, str(said))
+    return bool(found) and not found <= _expressions(_GPU, _ESCAPE.sub(lambda code: chr(int(code[1], 16)), said.decode("utf-8", "replace")))
 
 
 def _expressions(pattern: re.Pattern[str], text: str) -> set[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.errors import ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import HttpError
 from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
 from adapter.serving import KnownModel, Models
-from adapter.triton.inference.client import TritonInference
+
+if TYPE_CHECKING:
+    from adapter.triton.inference.client import TritonInference
 
 NOT_FOUND = "Model not found: "
 """Of all fronts that have a text of their own for it; then comes the name."""
@@ -82,7 +84,7 @@ async def obstacle_of(models: Models, inference: TritonInference) -> str | None:
     return obstacle
 
 
-async def one(inference: TritonInference, request: Any) -> Any:
+async def one(inference: TritonInference, request: Any, wire: bytes | None = None) -> Any:
     """
     The model's only answer; a decoupled model is asked by a stream.
 
@@ -91,7 +93,7 @@ async def one(inference: TritonInference, request: Any) -> Any:
         InferenceFailed: as `TritonInference.infer`.
     """
     try:
-        return await inference.infer(request)
+        return await inference.infer(request, wire)
     except InferenceFailed as failed:
         if failed.failure is not Failure.UNSUPPORTED or "decoupled" not in failed.text:
             raise

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import pickle
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import aiohttp
 import msgspec
@@ -25,8 +25,9 @@ from aiohttp import web
 from prometheus_client import Counter, Gauge, Histogram
 
 from adapter.fronts.answers import UNAVAILABLE, HttpError
+from adapter.fronts.children import Child, ChildEnded
 from adapter.telemetry.metrics import PREFIX, REGISTRY
-from adapter.workers import retrieve
+from adapter.workers import to_its_end
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 360.0)
 SECONDS = Histogram(
@@ -51,21 +52,15 @@ READ_SECONDS = 60.0
 FREE_BYTES = 256 * 1024
 """A body up to this length is not counted."""
 THREAD_BYTES = 64 * 1024
-"""A body above this length is parsed in a thread: the event loop has other requests."""
+"""
+JSON above this length is parsed in a thread: the event loop has other requests. Above `FREE_BYTES` it is parsed in a process: no other
+thread runs beside a parser.
+"""
 _READ = 2
-"""Copies of a body at once: its chunks, and their join."""
+"""Copies of a body at once: what has come, as it grows."""
 _PASSED_ON = 3
-"""Copies of binary data beside the body: the tensor, the message, and its bytes on their way to Triton."""
-_SIGNS = {b",": 56, b"[": 104, b"{": 120, b":": 120, b'"': 24}
-"""
-Bytes of memory in Python for an element, an array, an object, a pair and a quote; an element also has its place in the tensor, and a text
-has two quotes. Measured on CPython 3.11 with orjson and numpy.
-"""
-_NARROW, _WIDE = 3, 6
-"""
-Bytes of memory for each byte of text, beside the body: what is parsed, the tensor, and the message on its way to Triton. Python has four
-bytes for each letter of a text that has one from beyond Latin-1.
-"""
+"""Copies of tensors beside the body: the tensor, the message, and its bytes on their way to Triton."""
+_HINT = "; a body below HTTP_MAX_BODY_BYTES may be too large for it, and binary data takes less than JSON"
 _BITS = {"gzip": 31, "deflate": 15}
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Gives the system what glibc keeps of freed memory: beside the next bodies it would count against the pod's limit. Others have none."""
@@ -74,15 +69,17 @@ Result = TypeVar("Result")
 
 class Budget:
     """
-    Memory that bodies have now: a pod has a limit, and a body of JSON grows when it is parsed. Used in the event loop alone.
+    Memory that bodies have now: a pod has a limit. Used in the event loop alone.
 
-    A request takes its bytes before they are read and before they are parsed, and gives all of them back when it has ended. Small bodies
-    are not counted: HTTP_MAX_REQUESTS bounds them, and they go on while large ones wait.
+    A request takes bytes before they are read and before they are passed on, and gives all of them back when it has ended. Small bodies
+    are not counted: HTTP_MAX_REQUESTS bounds them, and they go on while large ones wait. What parsing makes of a large one is bounded in
+    the process that parses it.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
+        self.parser = Child("adapter.fronts.sagemaker", most)
 
 
 class Bodies(web.BaseRequest):
@@ -94,6 +91,8 @@ class Bodies(web.BaseRequest):
         self._limit = max_body_bytes
         self._budget = budget
         self._taken = 0
+        self.said: bytes | bytearray = b""
+        """The body, as far as it was read."""
 
     def take(self, size: int) -> None:
         """
@@ -104,8 +103,7 @@ class Bodies(web.BaseRequest):
         """
         mine, most = self._taken + size, self._budget.most
         if mine > most:
-            text = f"the body takes {mine} bytes of memory, and HTTP_BODIES_BYTES is {most}; binary data takes less than JSON"
-            raise HttpError(413, text, {"Connection": "close"})
+            raise HttpError(413, f"the body takes {mine} bytes of memory, and HTTP_BODIES_BYTES is {most}{_HINT}", {"Connection": "close"})
         if self._budget.taken + size > most:
             REFUSED.labels(self.front, "memory").inc()
             text = f"bodies of other requests take the memory that HTTP_BODIES_BYTES ({most}) gives; try again"
@@ -121,22 +119,35 @@ class Bodies(web.BaseRequest):
             if _TRIM is not None:
                 _TRIM(0)
 
-    def take_for_parsing(self, body: bytes, end: int | None = None) -> None:
+    async def read_by(self, work: Callable[..., Result], *args: Any, head: int | None = None) -> Result:
         """
-        Take what parsing makes of the JSON in a body, and what passing on makes of the binary data behind it.
+        What `work(*args, body)` makes of the body.
 
         Args:
-            body: all of it.
-            end: bytes of JSON before the binary data; None: all of the body is JSON.
+            work: a function of a module: with much JSON it runs in another process.
+            args: anything that can be pickled.
+            head: bytes of JSON before the binary data; None: all of the body is JSON.
 
         Raises:
-            HttpError: 413, 503: as `take`.
+            HttpError: as `_body` and `take`, and from `work`; 413: it needs more memory than there is; 503: the process has ended.
         """
-        if is_counted(len(body)):
-            end = len(body) if end is None else end
-            self.take(_parsed_bytes(body, end) + _PASSED_ON * (len(body) - end))
+        body = self.said = await self._body()
+        size = len(body) if head is None else head
+        if size <= FREE_BYTES:
+            if len(body) > FREE_BYTES:
+                self.take(_PASSED_ON * len(body))
+            return await off_loop_if_large(size, partial(work, *args, body))
+        try:
+            first, second = await self._budget.parser.call(f"{__name__}:answered", work, args, body=body)
+        except ChildEnded:
+            raise HttpError(UNAVAILABLE, "the process that parses large bodies has ended; try again") from None
+        self.take(_PASSED_ON * len(second))
+        error, result = pickle.loads(first, buffers=[second])  # noqa: S301 - our own process
+        if error is not None:
+            raise error
+        return cast("Result", result)
 
-    async def body(self) -> bytes:
+    async def _body(self) -> bytearray:
         """
         The whole body, decompressed.
 
@@ -148,12 +159,11 @@ class Bodies(web.BaseRequest):
         if encoding not in ("identity", *_BITS):
             raise HttpError(415, f"Content-Encoding {encoding!r} is not supported", {"Accept-Encoding": "gzip, deflate"})
         unpacking = None if encoding == "identity" else zlib.decompressobj(_BITS[encoding])
-        size, counted, parts = 0, 0, []
-        told = (self.content_length or 0) if unpacking is None else 0
-        if told > self._limit:
+        body = bytearray()
+        counted = (self.content_length or 0) if unpacking is None else 0
+        if counted > self._limit:
             raise _too_large(self._limit)
-        if is_counted(told):
-            counted = told
+        if counted > FREE_BYTES:
             self.take(_READ * counted)
         if self.headers.get("Expect", "").lower() == "100-continue":
             await self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -161,46 +171,40 @@ class Bodies(web.BaseRequest):
         try:
             async with asyncio.timeout(READ_SECONDS):
                 async for chunk in self.content.iter_chunked(64 * 1024):
-                    part = chunk if unpacking is None else unpacking.decompress(chunk, self._limit + 1 - size)
-                    size += len(part)
-                    if size > self._limit:
+                    body += chunk if unpacking is None else unpacking.decompress(chunk, self._limit + 1 - len(body))
+                    if len(body) > self._limit:
                         raise _too_large(self._limit)
                     if unpacking is not None and unpacking.unused_data:
                         raise zlib.error("bytes come behind its end")
-                    if size > counted and is_counted(size):
-                        self.take(_READ * (size - counted))
-                        counted = size
-                    parts.append(part)
+                    if len(body) > max(counted, FREE_BYTES):
+                        self.take(_READ * (len(body) - counted))
+                        counted = len(body)
         except TimeoutError:
             raise HttpError(408, f"the body has not come within {READ_SECONDS:g} s", {"Connection": "close"}) from None
         except zlib.error as error:
             raise HttpError(400, f"the body is no {encoding}: {error}") from error
         except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
             raise HttpError(400, f"the body cannot be read: {' '.join(str(error).split())[:200]}") from error
-        if unpacking is not None and not unpacking.eof and parts:
+        if unpacking is not None and not unpacking.eof and body:
             raise HttpError(400, f"the body is no {encoding}: it ends early")
-        return b"".join(parts)
-
-    async def read_by(self, read: Callable[[bytes], Result]) -> Result:
-        """
-        What `read` makes of the body, which is JSON.
-
-        Raises:
-            HttpError: as `body` and `take_for_parsing`, and from `read`.
-        """
-        body = await self.body()
-        self.take_for_parsing(body)
-        return await off_loop_if_large(len(body), partial(read, body))
+        return body
 
 
-def is_counted(size: int | None) -> bool:
-    """Whether a body of this length is counted; None: its length is not known yet."""
-    return size is None or size > FREE_BYTES
+def answered(work: Callable[..., Any], args: Sequence[Any], body: bytes) -> tuple[bytes, bytes | memoryview]:
+    """
+    In the process that parses: a failure or a result, pickled, and what was pickled beside it.
 
-
-def _parsed_bytes(body: bytes, end: int) -> int:
-    is_narrow = body.isascii() and b"\\u" not in body
-    return end * (_NARROW if is_narrow else _WIDE) + sum(each * body.count(sign, 0, end) for sign, each in _SIGNS.items())
+    A failure of `work` goes back to the one who has asked.
+    """
+    beside: list[pickle.PickleBuffer] = []
+    try:
+        first = pickle.dumps((None, work(*args, body)), 5, buffer_callback=beside.append)
+    except MemoryError:
+        error = HttpError(413, f"parsing the body takes more memory than HTTP_BODIES_BYTES gives{_HINT}")
+        return pickle.dumps((error, None)), b""
+    except Exception as error:  # noqa: BLE001 - as the docstring says
+        return pickle.dumps((error, None)), b""
+    return first, beside[0].raw() if beside else b""
 
 
 def _too_large(limit: int) -> HttpError:
@@ -215,15 +219,7 @@ async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Resu
     """
     if size_bytes <= THREAD_BYTES:
         return work()
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        while not running.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
-        retrieve(running)
-        raise
+    return await to_its_end(asyncio.get_running_loop().run_in_executor(None, work), lambda: None)
 
 
 def parsed(text: bytes) -> Any:
@@ -234,13 +230,13 @@ def parsed(text: bytes) -> Any:
         HttpError: 400: no JSON, or nested deeper than 1,024 levels.
     """
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if b"NaN" not in text and b"Infinity" not in text:
             raise HttpError(400, f"the body is no JSON: {error}") from None
     try:
         value = json.loads(text.decode())
-        orjson.dumps(value)  # all is as orjson reads it: no half of a pair in a text, no whole number beyond 64 bits
+        orjson.dumps(value)  # no half of a pair in a text, no whole number beyond 64 bits
     except (ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None
     return value

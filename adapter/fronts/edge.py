@@ -188,8 +188,8 @@ class Server(web.Server):
         except AdapterError as error:
             logs.note(reason=error.reason)
             answer = self._failed(request, status_of(error), error.text)
-        except RecursionError:
-            answer = self._failed(request, 400, "the JSON is nested too deeply")
+        except (RecursionError, OverflowError):
+            answer = self._failed(request, 400, "the JSON is nested too deeply, or has a number that is too large")
         except Exception:
             log.exception("http.crashed", front=self.front.name, route=request.route.path)
             answer = self._failed(request, 500, UNEXPECTED)
@@ -331,6 +331,7 @@ class Listeners:
         """Close all ports and connections; running requests are cancelled."""
         for _, runner in self._open:
             await runner.cleanup()
+        await self._budget.parser.close()
 
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | None:

@@ -18,7 +18,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -28,15 +27,16 @@ from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
-from adapter.fronts.asking import NOT_FOUND, obstacle_of, place_of, serving
-from adapter.fronts.bodies import off_loop_if_large, parsed, structured
+from adapter.fronts.asking import NOT_FOUND, Place, info_of, obstacle_of, place_of, serving
+from adapter.fronts.bodies import parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.llm.backends import PROMPT
-from adapter.fronts.llm.openai import is_openai
+from adapter.fronts.llm.openai import is_openai, understood
 from adapter.fronts.llm.routes import TARGET, Answering, target_of
+from adapter.fronts.llm.schemas import Meant
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import header_length, inferred
-from adapter.inference import Failure, InferenceFailed
+from adapter.fronts.v2.infer import Asked, answer_to, asked, head_of, inferred
+from adapter.inference import Failure, InferenceFailed, ModelInfo
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import SageMakerSettings
@@ -87,7 +87,7 @@ class _Handlers:
 
     async def load(self, request: Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        load = await request.read_by(partial(structured, _Load))
+        load = await request.read_by(structured, _Load)
         model = Named(load.model_name, load.url)
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
@@ -148,47 +148,57 @@ class _Handlers:
         return await self._answered(request, serving[0])
 
     async def _answered(self, request: Request, name: str) -> web.StreamResponse:
-        note(model=name, model_id=self._serving(name).model_id)
+        model = self._serving(name)
+        note(model=name, model_id=model.model_id)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
-        body = await request.body()
-        model = self._serving(name)  # a DELETE may have come before the end of the body
+        place = place_of(model)
         try:
             if is_binary is None and _is_json(content_type):
-                return await self._of_json(request, model, body)
-            length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
-            request.take_for_parsing(body, length)
-            return _written(*await inferred(self.inference, place_of(model), body, length))
+                return await self._of_json(request, model, place)
+            head = head_of(is_binary[1] if is_binary else "0", "json-header-size")
+            return _written(*await inferred(self.inference, place, request, head))
         except InferenceFailed as failed:
-            raise self._told(failed, model, body) from failed
+            raise self._told(failed, model, request) from failed
 
-    async def _of_json(self, request: Request, model: KnownModel, body: bytes) -> web.StreamResponse:
-        request.take_for_parsing(body)
-        value = await off_loop_if_large(len(body), partial(parsed, body))
-        schema = self.settings.schema
-        if schema == "infer" and isinstance(value, dict):
-            inputs = value.get("inputs")
-            is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
-            if is_text or is_openai(value):
-                return await self.answering.answer(request, model, value=value)
-            if "inputs" not in value and PROMPT in value:
-                schema = "generate_stream" if value.get("stream") is True else "generate"
+    async def _of_json(self, request: Request, model: KnownModel, place: Place) -> web.StreamResponse:
+        info = await info_of(self.inference, place)
+        language = await self.answering.opened(model, request.front)
+        schema, found = await request.read_by(meant, self.settings.schema, info, language)
+        self._serving(model.name)  # a DELETE may have come before the end of the body
+        if isinstance(found, Meant):
+            return await self.answering.answer(request, model, found)
         if schema == "infer":
-            return _written(*await inferred(self.inference, place_of(model), body, None, value))
+            return _written(*await answer_to(self.inference, place, found))
         if schema == "generate":
-            return await generate.whole(self.inference, place_of(model), value)
-        return await generate.streamed(self.inference, place_of(model), value, request)
+            return await generate.whole(self.inference, place, info, found)
+        return await generate.streamed(self.inference, place, found, request)
 
     def _serving(self, name: str) -> KnownModel:
         return serving(self.models.find(name), name)
 
-    def _told(self, failed: InferenceFailed, model: KnownModel, body: bytes) -> Exception:
+    def _told(self, failed: InferenceFailed, model: KnownModel, request: Request) -> Exception:
         if failed.failure is Failure.NOT_FOUND:
             return ModelNotLoaded(f"{NOT_FOUND}{model.name}")
         is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
-        if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False, said=body):
+        if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False, said=request.said):
             return NoCapacity(failed.text)
         return HttpError(400, failed.text) if is_theirs else failed
+
+
+def meant(schema: str, info: ModelInfo, language: Meant, body: bytes) -> tuple[str, Asked | Meant]:
+    """Whose schema a body of JSON has: `infer`, `generate`, `generate_stream`; and what it asks for. Raises HttpError: 400."""
+    value = parsed(body)
+    if schema == "infer" and isinstance(value, dict):
+        inputs = value.get("inputs")
+        is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
+        if is_text or is_openai(value):
+            return schema, understood(language, value)
+        if "inputs" not in value and PROMPT in value:
+            schema = "generate_stream" if value.get("stream") is True else "generate"
+    if schema == "infer":
+        return schema, asked(info.metadata.name, "", value, memoryview(b""))
+    return schema, generate.requested(info, "", value)
 
 
 def _checked_name(request: Request) -> str:

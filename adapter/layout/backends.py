@@ -32,13 +32,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
 
 from adapter.errors import InvalidModel
-from adapter.layout import forests, model_config
+from adapter.layout import forests, model_config, schema
 from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
@@ -130,46 +129,37 @@ def hint(kind: ModelType, config: ModelConfig, version: Tree) -> str:
     `version` has the files of a version that will be served.
     """
     backend = config.said.backend or ("" if config.said.platform else kind.backend)
-    if config.is_ensemble:
-        return ""
-    is_named_so = not config.says_backend and not backend and not {"model.pt", "model.pt2"}.isdisjoint(version.file_names)
-    if (backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so) and not (
-        config.said.input and config.said.output
-    ):
+    is_named_so = not (config.says_backend or backend or {"model.pt", "model.pt2"}.isdisjoint(version.file_names))
+    is_pytorch = backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so
+    if is_pytorch and not config.is_ensemble and not (config.said.input and config.said.output):
         return "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
     return ""
 
 
-def warnings(config: ModelConfig) -> tuple[str, ...]:
-    """What clients of a model with this config will miss."""
-    if config.is_decoupled:
-        return (f"the model is decoupled: {DECOUPLED}; ask Triton itself, or serve a model that is not decoupled",)
-    return ()
-
-
-def check_forest_schema(tensors: Schema) -> None:
+def forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> dict[str, Decide]:
     """
-    What a schema may say of a forest, whatever the file has.
+    What must be known of the forest of one version before its config can be written.
 
     Raises:
-        InvalidModel: it has a tensor that the backend does not.
+        InvalidModel: the schema cannot be used, whatever is in the file.
     """
-    for side, own in ((tensors.inputs, INPUT), (tensors.outputs, OUTPUT)):
-        for tensor in side:
-            if tensor.name != own:
-                raise InvalidModel(
-                    f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {own}: "
-                    "name it so, or bring a config.pbtxt"
-                )
-            if tensor.data_type != "TYPE_FP32":
-                raise InvalidModel(f"the schema gives {tensor.name} another datatype than FP32, the only one of the FIL backend")
+    name = next(name for name in kind.file_names if name in version.file_names)
+    tensors = schema.read(schema_content, FIL_BATCH_SIZE)
+    for own, tensor in (*((INPUT, tensor) for tensor in tensors.inputs), *((OUTPUT, tensor) for tensor in tensors.outputs)):
+        if tensor.name != own:
+            words = f"the FIL backend calls its own {own}: name it so, or bring a config.pbtxt"
+            raise InvalidModel(f"the schema has a tensor {shortened(tensor.name)}, and {words}")
+        if tensor.data_type != "TYPE_FP32":
+            raise InvalidModel(f"the schema gives {own} another datatype than FP32, the only one of the FIL backend")
+    usual = next(word for word, usual in FORMATS.items() if usual == name)
+    return {f"{directory}/{name}": partial(_written, version.files[name].path, directory, usual, tensors)}
 
 
-def forest_config(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
+def _written(path: str, directory: str, usual: str, tensors: Schema, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
     """
     The forest's place in the directory of its version, and the config that is written beside it.
 
-    `path` is for error texts, and the usual name of its format is what the file is placed under until then.
+    `path` is for error texts, and `usual` what the file's name says of its format.
 
     Without a schema a forest of several classes answers one probability for each.
 
@@ -177,7 +167,7 @@ def forest_config(path: str, directory: str, name: str, tensors: Schema, ends: E
         InvalidModel: the counts cannot be told, or the schema says others.
     """
     try:
-        forest = forests.read(next(word for word, usual in FORMATS.items() if usual == name), ends)
+        forest = forests.read(usual, ends)
     except Unreliable as reason:
         raise InvalidModel(
             f"{shortened(path)}: what the FIL backend must be told of this forest cannot be taken from the file: {reason}; "
@@ -188,46 +178,41 @@ def forest_config(path: str, directory: str, name: str, tensors: Schema, ends: E
             f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
             f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
         )
-    inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
-    width = next((tensor.dims[0] for tensor in outputs), forest.outputs)
-    answer = {"output_class": "false"}
+    inputs = tuple(_fitted(tensor, path, forest) for tensor in tensors.inputs or (Tensor(INPUT, "TYPE_FP32", (VARIABLE,)),))
+    outputs = tuple(_fitted(tensor, path, forest) for tensor in tensors.outputs or (Tensor(OUTPUT, "TYPE_FP32", (VARIABLE,)),))
+    width = outputs[0].dims[0]
+    parameters = {"model_type": forest.model_type, "output_class": "false"}
     if forest.classes > 1 or width > 1:
-        answer = {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
-    parameters = {"model_type": forest.model_type, **answer}.items()
-    text = (
-        f'backend: "{FIL}"\nmax_batch_size: {FIL_BATCH_SIZE}\n'
-        f'input {{ name: "{INPUT}" data_type: TYPE_FP32 dims: [ {forest.features} ] }}\n'
-        f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
-        "dynamic_batching { }\n"
-    ) + "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters)
+        parameters |= {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
+    text = f'backend: "{FIL}"\nmax_batch_size: {FIL_BATCH_SIZE}\ndynamic_batching {{ }}\n'
+    text += "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
     config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
     return f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config}
 
 
 def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
     """The tensor of a schema with the numbers of the file. Raises InvalidModel."""
-    dims: tuple[int, ...] = (forest.outputs,)
-    words = forest.shown
-    if tensor.name == INPUT:
-        dims, words = (forest.features,), f"{forest.features} features"
-    elif tensor.dims == ((1,) if forest.classes > 1 else (2,)) and (forest.classes > 1 or forest.is_binary):
+    dims, words = ((forest.features,), f"{forest.features} features") if tensor.name == INPUT else ((forest.outputs,), forest.shown)
+    other = (1,) if forest.classes > 1 else (2,) if forest.is_binary else None
+    if tensor.name == OUTPUT and tensor.dims == other:
         return tensor  # the class itself, or both probabilities
     if tensor.dims not in ((VARIABLE,), dims):
-        raise InvalidModel(
-            f"the schema gives {tensor.name} {list(tensor.dims)} for each row, and {shortened(path)} says {words}: "
-            f"{list(dims)} belongs there"
-        )
-    return replace(tensor, dims=dims)
+        given = f"the schema gives {tensor.name} {list(tensor.dims)} for each row"
+        raise InvalidModel(f"{given}, and {shortened(path)} says {words}: {list(dims)} belongs there")
+    return tensor._replace(dims=dims)
 
 
 def forest_questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> dict[str, Decide]:
     """Of the forests of a user's own config: whether it makes room for what they give; none where the format is unknown."""
-    usual = FORMATS.get(_forest_format(config)) if config.said.backend == FIL else None
-    paths = [f"{version}/{config.said.default_model_filename or usual}" for version in versions if usual]
-    return {path: partial(_compared, config, path) for path in paths if path in tree.files}
+    said = config.said
+    word = said.parameters["model_type"].string_value if "model_type" in said.parameters else "xgboost"
+    if said.backend != FIL or word not in FORMATS:
+        return {}
+    paths = [f"{version}/{said.default_model_filename or FORMATS[word]}" for version in versions]
+    return {path: partial(_compared, config, word, path) for path in paths if path in tree.files}
 
 
-def _compared(config: ModelConfig, path: str, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
+def _compared(config: ModelConfig, word: str, path: str, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 
@@ -235,34 +220,24 @@ def _compared(config: ModelConfig, path: str, ends: Ends) -> tuple[str, Mapping[
         InvalidModel: Triton's buffers would be too small, with both numbers.
     """
     try:
-        forest = forests.read(_forest_format(config), ends)
+        forest = forests.read(word, ends)
     except Unreliable:
         return path, {}
-    if forest.model_type != _forest_format(config):  # the backend says so
+    if forest.model_type != word:  # the backend says so
         return path, {}
-    given = _width(config.said.output, OUTPUT)
     is_class, needed = _answered(config, forest)
-    if given is not None and given < needed:
-        raise InvalidModel(
-            f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would write {needed}: {shortened(path)} says "
-            f'{forest.shown}; give {OUTPUT} dims [ {needed} ], or output_class "true" and predict_proba "false" for the class alone'
-        )
-    if is_class and given is not None and given > forest.outputs:
-        raise InvalidModel(
-            f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would read them from {forest.outputs}: "
-            f"{shortened(path)} says {forest.shown}; give {OUTPUT} dims [ 1 ]"
-        )
-    columns = _width(config.said.input, INPUT)
-    if columns is not None and columns < forest.features:
-        raise InvalidModel(
-            f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}: "
-            f"{shortened(path)} says {forest.features} features"
-        )
+    given, columns = _width(config.said.output, OUTPUT), _width(config.said.input, INPUT)
+    gives = f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would"
+    says = f"{shortened(path)} says"
+    if 0 < given < needed:
+        class_alone = 'output_class "true" and predict_proba "false" for the class alone'
+        raise InvalidModel(f"{gives} write {needed}: {says} {forest.shown}; give {OUTPUT} dims [ {needed} ], or {class_alone}")
+    if is_class and given > forest.outputs:
+        raise InvalidModel(f"{gives} read them from {forest.outputs}: {says} {forest.shown}; give {OUTPUT} dims [ 1 ]")
+    if 0 < columns < forest.features:
+        read = f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}"
+        raise InvalidModel(f"{read}: {says} {forest.features} features")
     return path, {}
-
-
-def _forest_format(config: ModelConfig) -> str:
-    return config.said.parameters["model_type"].string_value if "model_type" in config.said.parameters else "xgboost"
 
 
 def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
@@ -277,10 +252,10 @@ def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
     return False, 2 if with_probabilities and forest.outputs == 1 and not is_on_cpu else forest.outputs
 
 
-def _width(side: Iterable[Any], name: str) -> int | None:
-    """Numbers for each row that the config makes room for; None where it does not say."""
+def _width(side: Iterable[Any], name: str) -> int:
+    """Numbers for each row that the config makes room for; 0 where it does not say."""
     dims = next((tensor.dims for tensor in side if tensor.name == name), ())
-    return prod(dims) if dims and min(dims) > 0 else None
+    return prod(dims) if dims and min(dims) > 0 else 0
 
 
 def _numbers(count: int) -> str:

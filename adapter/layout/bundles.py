@@ -45,19 +45,20 @@ MOST_CONFIG_BYTES = 4 * 1024 * 1024
 """Of the configs of one bundle together. A parsed one takes up to 80 times its size."""
 
 _MOST_HINTS = 3
+_DECOUPLED = f"the model is decoupled: {backends.DECOUPLED}; ask Triton itself, or serve a model that is not decoupled"
 _ITSELF = ""
 """Stands for the directory of the bundle, where that is the top model."""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
 
 
 def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
-    """Directory → config of what may be inner models; empty where the paths alone say that this is no bundle."""
-    has_own = FILE_NAME in tree.file_names
-    if not has_own and any(name in _MODEL_FILES for name in tree.names):
+    """Directory → config of what may be models: '' for the directory itself, then inner ones; those not where the paths say that."""
+    own = {_ITSELF: tree.files[FILE_NAME]} if FILE_NAME in tree.file_names else {}
+    if not own and any(name in _MODEL_FILES for name in tree.names):
         return {}
     found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
-    is_alone = len(found) < 2 and not has_own
-    return {} if is_alone or len(found) > MOST_MODELS or not any(found.values()) else found
+    is_bundle = (own or len(found) > 1) and len(found) <= MOST_MODELS and any(found.values())
+    return {**own, **(found if is_bundle else {})}
 
 
 def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, ModelConfig]:
@@ -67,14 +68,14 @@ def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, Model
     Raises:
         InvalidModel: a config cannot be read.
     """
-    own = tree.files.get(FILE_NAME)
-    configs = {} if own is None else {_ITSELF: model_config.read(contents[own])}
-    if own is None or configs[_ITSELF].references:
-        for name, file in candidates(tree).items():
-            if file is not None:
-                configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}")
-            elif own is None:
-                configs[name] = ModelConfig()
+    configs: dict[str, ModelConfig] = {}
+    for name, file in candidates(tree).items():
+        if file is not None:
+            configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}".lstrip("/"))
+        elif _ITSELF not in configs:
+            configs[name] = ModelConfig()
+        if name == _ITSELF and not configs[name].references:
+            break
     return configs
 
 
@@ -211,7 +212,7 @@ def native(
         copies=config.copies(kind.backend),
         gpus=config.gpus(kind.backend),
         hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
-        warnings=backends.warnings(config),
+        warnings=(_DECOUPLED,) if config.is_decoupled else (),
         questions=backends.forest_questions(final, rest, served),
     )
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -113,16 +112,14 @@ def read(model_type: str, ends: Ends) -> Forest:
         return _treelite(ends)
     start = ends.head.lstrip(b" \t\r\n")
     if start[:1] == b"{" and (start[1:2] in (b'"', b"}") or start[1:2].isspace()):
-        return _from_learner("xgboost_json", _json, ends)
-    if ends.head[:2] in (b"{L", b"{i", b"{U", b"{I", b"{l"):
-        return _from_learner("xgboost_ubj", _ubjson, ends)
-    return _xgboost_binary(ends)
+        return _from_learner("xgboost_json", ends)
+    return _from_learner("xgboost_ubj", ends) if ends.head[:2] in (b"{L", b"{i", b"{U", b"{I", b"{l") else _xgboost_binary(ends)
 
 
-def _from_learner(model_type: str, learner: Callable[[Ends], Any], ends: Ends) -> Forest:
+def _from_learner(model_type: str, ends: Ends) -> Forest:
     """What XGBoost writes behind the trees, in either form: an absent number of targets is 1."""
     try:
-        said = learner(ends)
+        said = _json(ends) if model_type == "xgboost_json" else _ubjson(ends)
         counts, name = {"num_target": "1"} | said[_KEY], str(said["objective"]["name"])
         classes, targets, features = (_number(counts[key], key) for key in ("num_class", "num_target", "num_feature"))
     except (LookupError, OverflowError, TypeError, ValueError, RecursionError):
@@ -155,36 +152,29 @@ class _Ubjson(BytesIO):
         """The rest of an object, up to its brace."""
         found: dict[str, Any] = {}
         while (mark := self._take(1)) != b"}":
-            name = self._text(mark)
+            name = self._take(self._value(mark)).decode()
             found[name] = self._value(self._take(1))
         return found
 
     def _value(self, mark: bytes) -> Any:
         if mark == b"{":
             return self.members()
+        if mark == b"S":
+            return self._take(self._value(self._take(1))).decode()
         if mark == b"[":
             return self._array(self._take(1))
-        if mark == b"S":
-            return self._text(self._take(1))
-        return _WORDS[mark] if mark in _WORDS else self._number(mark)
+        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self._take(_NUMBERS[mark].size))[0]
 
     def _array(self, mark: bytes) -> None:
         """Of one type of numbers (`$`), or of any, behind its length. XGBoost writes no others."""
         if mark == b"$":
             size = _NUMBERS[self._take(2)[:1]].size
-            self._take(self._number(self._take(1)) * size)
+            self._take(self._value(self._take(1)) * size)
         elif mark == b"#":
-            for _ in range(self._number(self._take(1))):  # each takes a byte at least, so the end of the file is the latest end
+            for _ in range(self._value(self._take(1))):  # each takes a byte at least, so the end of the file is the latest end
                 self._value(self._take(1))
         else:
             raise ValueError
-
-    def _text(self, mark: bytes) -> str:
-        return self._take(self._number(mark)).decode()
-
-    def _number(self, mark: bytes) -> Any:
-        form = _NUMBERS[mark]
-        return form.unpack(self._take(form.size))[0]
 
     def _take(self, length: Any) -> bytes:
         taken = self.read(length)
@@ -251,17 +241,17 @@ def _number(text: Any, what: str) -> int:
 
 
 def _treelite(ends: Ends) -> Forest:
-    said = None
     with suppress(struct.error):
         major, minor, _patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
+        said = None
         if (major, minor) == (3, 9):
             said = _version_3(ends.head)
         elif major == 4 and {threshold, leaf} <= {2, 3}:
             said = _version_4(ends.head)
-    if said is None:
-        raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")
-    classes, targets, is_binary = said
-    return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
+        if said is not None:
+            classes, targets, is_binary = said
+            return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
+    raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")
 
 
 def _version_3(head: bytes) -> tuple[int, int, bool] | None:
@@ -272,11 +262,10 @@ def _version_3(head: bytes) -> tuple[int, int, bool] | None:
 
 
 def _version_4(head: bytes) -> tuple[int, int, bool] | None:
-    task, _, targets = _V4.unpack_from(head, _HEADER.size)
+    task, _, targets = _V4.unpack_from(head, at := _HEADER.size)
     if not 1 <= targets <= MOST_OUTPUTS // 4:
         return None
-    at = _HEADER.size + _V4.size
-    length, *classes = struct.unpack_from(f"<Q{targets}i", head, at)
+    length, *classes = struct.unpack_from(f"<Q{targets}i", head, at := at + _V4.size)
     dimensions, *leaf = struct.unpack_from("<Qii", head, at + _LENGTH.size + 4 * targets)
     most = max(classes)
     is_whole = length == targets and dimensions == 2 and min(classes) >= 1 and leaf[0] in (1, targets) and leaf[1] in (1, most)

@@ -52,7 +52,6 @@ ALL_GPUS = 1000
 """More than a machine has."""
 _SHARING_PARAMETERS = ("ENABLE_WEIGHT_SHARING", "share_session_between_instances")
 """Of PyTorch's backend and of ONNX Runtime's. Source: their READMEs."""
-_EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
 _SYNONYMS = {
     "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16", "float64": "fp64", "double": "fp64", "bfloat16": "bf16",
     "int": "int32", "integer": "int32", "long": "int64", "boolean": "bool", "str": "string", "bytes": "string", "cuda": "gpu",
@@ -77,7 +76,7 @@ class ModelConfig:
 
     text: str = field(default="", repr=False)
     fields: tuple[Field, ...] = field(default=(), repr=False)
-    """Those of the text in which there may be something to change."""
+    """Those of the text."""
     said: Any = field(default_factory=model_config_pb2.ModelConfig, repr=False)
     """What protobuf reads in it: Triton's `ModelConfig`, without what is newer than that."""
 
@@ -190,7 +189,7 @@ class ModelConfig:
         Raises:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
-        edits = [textproto.removal(found) for found in self.fields if found.name == "name"]
+        edits = [Edit(found.start, found.end) for found in self.fields if found.name == "name"]
         edits += schema_edits(self.text, self.fields, "input", self.said.input, schema.inputs)
         edits += schema_edits(self.text, self.fields, "output", self.said.output, schema.outputs)
         edits += [Edit(at.start, at.end, textproto.quoted(names[name])) for name, _, _, at in self.references if names and name in names]
@@ -218,36 +217,30 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     except Problem as problem:
         offset, words = problem.args
         raise InvalidModel(f"{path} cannot be {failed}: {position(text, offset)}: {words}") from problem
-    return ModelConfig(text, tuple(found for found in fields if found.name in _EDITED), said)
+    return ModelConfig(text, fields, said)
 
 
 def _said(text: str, fields: tuple[Field, ...]) -> Any:
     """What protobuf reads. Raises Problem: it does not take that, in its own words."""
     said = model_config_pb2.ModelConfig()
-    places: list[tuple[int, str]] = []
-
-    def lines() -> Iterator[str]:  # one for each token: its number tells the place, and spaces cost nothing
-        for name, tokens in _known(text, fields, said.DESCRIPTOR):
-            for _, offset, token in tokens:
-                places.append((offset, name))
-                yield token
-
-    try:
-        text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
+    scratch = textproto.splice(text, _newer(text, fields, said.DESCRIPTOR))
+    tokens = list(textproto.tokens(scratch, 0, len(scratch)))
+    try:  # a line for each token: its number tells the place, and spaces cost nothing
+        text_format.ParseLines((token for *_, token in tokens), said)  # type: ignore[attr-defined] # the stubs leave it out
     except (text_format.ParseError, ValueError) as error:
         line = error.GetLine() if isinstance(error, text_format.ParseError) else None
-        offset, name = places[(line or len(places) - 1) - 1]
+        _, offset, _ = tokens[(line or len(tokens) - 1) - 1]
         words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
         if isinstance(error.__context__, UnicodeError):
             words = "not UTF-8"
         shown = "".join(letter if letter.isprintable() else "?" for letter in words[:200])
-        raise Problem(offset, f"{name}: {shown}") from error
+        raise Problem(offset, f"{_field_at(fields, offset)}: {shown}") from error
     return said
 
 
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[str, Iterable[tuple[str, int, str]]]]:
+def _newer(text: str, fields: Iterable[Field], message: Any) -> Iterator[Edit]:
     """
-    A field's name and tokens of it, each with its offset, until protobuf has seen all: none of fields that the message does not have.
+    Makes fields that the message does not have spaces, and words that may be new values of an enum a number. All else keeps its place.
 
     Raises:
         Problem: an extension, or a word that no enum can have.
@@ -257,35 +250,33 @@ def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[s
             raise Problem(found.start, f"{shortened(found.name)} is an extension, and Triton's config has none")
         known = message.fields_by_name.get(found.name)
         if known is None:
+            yield Edit(found.start, found.end, " " * (found.end - found.start))
             continue
-        at = found.start
         for value in found.values:
             if value.kind == "message" and known.message_type is not None:
-                yield found.name, textproto.tokens(text, at, value.start + 1)
-                yield from _known(text, value.fields, known.message_type)
-                at = value.end - 1
+                yield from _newer(text, value.fields, known.message_type)
             elif value.kind != "message" and known.enum_type is not None:
-                yield found.name, textproto.tokens(text, at, value.start)
-                words = list(known.enum_type.values_by_name)
-                yield found.name, [("word", value.start, _enum(found.name, value, text[value.start : value.end], words))]
-                at = value.end
-        yield found.name, textproto.tokens(text, at, found.end)
+                said, words = text[value.start : value.end], list(known.enum_type.values_by_name)
+                meant = _meant(said.strip("\"'"), words)
+                if meant not in (None, said):
+                    raise Problem(value.start, f"{found.name} cannot be {shortened(said)}; {meant} seems to be meant")
+                if value.kind == "word" and meant is None:
+                    yield Edit(value.start, value.end, "9".ljust(len(said)))
 
 
-def _enum(name: str, value: Value, said: str, words: list[str]) -> str:
-    """A value of an enum as protobuf shall see it; a number stands for a word that may be newer than these. Raises Problem."""
-    meant = said if said in words else _meant(said.strip("\"'"), words)
-    if meant not in (None, said):
-        raise Problem(value.start, f"{name} cannot be {shortened(said)}; {meant} seems to be meant")
-    return "9" if value.kind == "word" and meant is None else said
+def _field_at(fields: Iterable[Field], offset: int) -> str:
+    """The name of the innermost field that has this place."""
+    *_, found = (field for field in fields if field.start <= offset)
+    deeper = [field for value in found.values for field in value.fields if field.start <= offset < value.end]
+    return _field_at(deeper, offset) if deeper else found.name
 
 
 def _meant(said: str, words: list[str]) -> str | None:
-    """The known value that this word says in another way; None where it may be a new one."""
+    """The known value that this word says, in another way too; None where it may be a new one."""
     prefix = _letters(words[0].partition("_")[0])
     known = {_letters(word).removeprefix(prefix): word for word in words}
     plain = _letters(said).removeprefix(prefix)
-    return known.get(plain) or known.get(_SYNONYMS.get(plain, plain))
+    return said if said in words else known.get(plain) or known.get(_SYNONYMS.get(plain, plain))
 
 
 def _letters(word: str) -> str:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
-from adapter.model import CHAT_PATHS, OPTIONS_FILE, Decide, Layout, Listing, ModelSpec, SourceFile
+from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.volume.trees import Ends
 
@@ -45,15 +44,10 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    configs: list[SourceFile] = []
-    if not listing.is_single_file:
-        tree = _tree(listing, spec)
-        configs = [file for file in bundles.candidates(tree).values() if file]
-        if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES:
-            raise InvalidModel(
-                f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}"
-            )
-        configs += filter(None, [tree.files.get(FILE_NAME)])
+    candidates = {} if listing.is_single_file else bundles.candidates(_tree(listing, spec))
+    configs = list(filter(None, candidates.values()))
+    if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES and len(configs) > 1:
+        raise InvalidModel(f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}")
     return (*configs, *filter(None, [listing.schema]))
 
 
@@ -137,12 +131,11 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
     inside = Tree(kind.place(inner, is_single_file=is_single_file))
-    placed = Tree(inside.prefixed(directory))
-    if not placed:
+    if not inside:
         raise LayoutError("there are no files of a model")
-    whole = Tree({**beside.files, **placed.files})
+    whole = Tree({**beside.files, **inside.prefixed(directory)})
     if kind.backend == backends.FIL:
-        questions = _forest(kind, inside, directory, schema_content)
+        questions = backends.forest(kind, inside, directory, schema_content)
         return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=questions)
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
@@ -163,20 +156,6 @@ def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig 
     if kind.name == "pytorch" and "model.pt2" in version.file_names and kind.file_name not in version.file_names:
         is_needed, text = True, text + 'platform: "torch_aoti"\n'
     return model_config.read(text.encode()) if is_needed else None
-
-
-def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> dict[str, Decide]:
-    """
-    What must be known of the forest of one version before its config can be written.
-
-    Raises:
-        InvalidModel: the schema cannot be used, whatever is in the file.
-    """
-    name = next(name for name in kind.file_names if name in version.file_names)
-    tensors = schema.read(schema_content, backends.FIL_BATCH_SIZE)
-    backends.check_forest_schema(tensors)
-    path = version.files[name].path
-    return {f"{directory}/{name}": partial(backends.forest_config, path, directory, name, tensors)}
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.errors import InvalidModel
-from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice
+from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, splice
 from adapter.layout.tree import shortened
 from adapter.model import is_utf8
 
@@ -41,8 +40,7 @@ _KINDS: Mapping[type, str] = {
 """What a JSON value is, in words."""
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One input or output, in Triton's terms."""
 
     name: str
@@ -55,8 +53,7 @@ class Tensor:
         return f"dims: [ {', '.join(map(str, self.dims))} ]"
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(NamedTuple):
     """A model's tensors. An empty list says nothing about that side."""
 
     inputs: tuple[Tensor, ...] = ()
@@ -78,34 +75,28 @@ def read(content: bytes | None, max_batch_size: int = 0) -> Schema:
     return Schema(*(_tensors(top.get(key), key, max_batch_size) for key in ("inputs", "outputs")))
 
 
-def _tensors(value: Any, path: str, max_batch_size: int) -> tuple[Tensor, ...]:
+def _tensors(value: Any, side: str, max_batch_size: int) -> tuple[Tensor, ...]:
     tensors: dict[str, Tensor] = {}
-    for index, item in enumerate(_typed(value, list, path)):
-        tensor = _tensor(item, f"{path}[{index}]", max_batch_size)
-        if tensors.setdefault(tensor.name, tensor) is not tensor:
-            raise InvalidModel(f"the schema names the tensor {shortened(tensor.name)} twice in {path}")
+    for index, item in enumerate(_typed(value, list, side)):
+        entry = _typed(item, dict, path := f"{side}[{index}]")
+        name, datatype = (_typed(entry.get(key), str, f"{path}.{key}") for key in ("name", "datatype"))
+        if not (name and is_utf8(name)):
+            raise InvalidModel(f"the schema has an empty name, or half a surrogate pair, at {path}.name")
+        if datatype not in DATATYPES:
+            words = f"the unknown datatype {shortened(datatype)}; there are {', '.join(DATATYPES)}"
+            raise InvalidModel(f"the schema gives the tensor {shortened(name)} {words}")
+        if name in tensors:
+            raise InvalidModel(f"the schema names the tensor {shortened(name)} twice in {side}")
+        tensors[name] = Tensor(name, DATATYPES[datatype], _dims(entry.get("shape"), name, f"{path}.shape", max_batch_size))
     return tuple(tensors.values())
 
 
-def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
-    entry = _typed(value, dict, path)
-    name = _typed(entry.get("name"), str, f"{path}.name")
-    if not (name and is_utf8(name)):
-        raise InvalidModel(f"the schema has an empty name, or half a surrogate pair, at {path}.name")
-    datatype = _typed(entry.get("datatype"), str, f"{path}.datatype")
-    if datatype not in DATATYPES:
-        raise InvalidModel(
-            f"the schema gives the tensor {shortened(name)} the unknown datatype {shortened(datatype)}; there are {', '.join(DATATYPES)}"
-        )
-    shape = _typed(entry.get("shape"), list, f"{path}.shape")
+def _dims(value: Any, name: str, path: str, max_batch_size: int) -> tuple[int, ...]:
+    shape = _typed(value, list, path)
     for index, dim in enumerate(shape):
-        if _typed(dim, int, place := f"{path}.shape[{index}]") != VARIABLE and not 1 <= dim < 2**63:
+        if _typed(dim, int, place := f"{path}[{index}]") != VARIABLE and not 1 <= dim < 2**63:
             raise InvalidModel(f"the schema has a dimension that Triton does not allow at {place}: 1 or more, or -1 for a variable one")
-    return Tensor(name, DATATYPES[datatype], _dims(shape, name, path, max_batch_size))
-
-
-def _dims(shape: list[int], name: str, path: str, max_batch_size: int) -> tuple[int, ...]:
-    tensor = f"the tensor {shortened(name)} of the schema ({path}.shape)"
+    tensor = f"the tensor {shortened(name)} of the schema ({path})"
     if max_batch_size > 0 and shape[:1] != [VARIABLE]:
         raise InvalidModel(f"{tensor}: config.pbtxt has max_batch_size {max_batch_size}, so the first dimension must be the batch's, -1")
     dims = tuple(shape[1:] if max_batch_size > 0 else shape)
@@ -148,7 +139,7 @@ def schema_edits(text: str, config: Iterable[Field], side: str, said: Iterable[A
     if not fields:
         return [Edit(len(text), len(text), block if not text or text.endswith("\n") else "\n" + block)]
     first, *others = fields
-    return [Edit(first.start, first.end, block), *map(removal, others)]
+    return [Edit(first.start, first.end, block), *(Edit(field.start, field.end) for field in others)]
 
 
 def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
@@ -161,4 +152,4 @@ def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
 def _entry_edits(entry: Value, tensor: Tensor) -> list[Edit]:
     """Give an entry of the config the tensor's type and dims."""
     new = Edit(entry.start + 1, entry.start + 1, f" data_type: {tensor.data_type} {tensor.dims_field}")
-    return [new, *(removal(field) for field in entry.fields if field.name in ("data_type", "dims"))]
+    return [new, *(Edit(field.start, field.end) for field in entry.fields if field.name in ("data_type", "dims"))]

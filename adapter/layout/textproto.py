@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from sys import intern
 from typing import Final, NamedTuple, NoReturn
 
 from google.protobuf import text_encoding
@@ -58,7 +57,7 @@ class Field(NamedTuple):
 
     name: str
     """As written; an extension's or Any's name keeps its brackets."""
-    values: tuple[Value, ...]
+    values: list[Value]
     """One value, or those of a list."""
     start: int
     end: int
@@ -66,11 +65,11 @@ class Field(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Replace one span; equal ends insert."""
+    """Replace one span, or take it out; equal ends insert."""
 
     start: int
     end: int
-    text: str
+    text: str = ""
 
 
 def scan(text: str) -> tuple[Field, ...]:
@@ -122,7 +121,11 @@ class _Scanner:
             start, name = self.start, self.name(closer)
             if not self.accept(":") and self.lexeme not in ("{", "<", "["):
                 self.wanted("':'")
-            values = tuple(self.list(depth)) if self.accept("[") else (self.value(depth),)
+            values = [] if (is_list := self.accept("[")) else [self.value(depth)]
+            while is_list and not self.accept("]"):
+                if values and not self.accept(","):
+                    self.wanted("',' or ']'")
+                values.append(self.value(depth))
             self.accept(",", ";")
             found.append(Field(name, values, start, self.passed))
         return tuple(found)
@@ -131,21 +134,13 @@ class _Scanner:
         start, name = self.start, self.lexeme
         if self.kind == "word":
             self.advance()
-            return intern(name)  # a long config has few names
+            return name
         if self.accept("["):
             while self.kind == "word" or self.lexeme in ("/", "."):
                 self.advance()
             if self.accept("]"):
                 return "".join(self.text[start : self.passed].split())
         self.wanted(f"a field name or {closer!r}" if closer else "a field name")
-
-    def list(self, depth: int) -> Iterator[Value]:
-        is_first = True
-        while not self.accept("]"):
-            if not (is_first or self.accept(",")):
-                self.wanted("',' or ']'")
-            yield self.value(depth)
-            is_first = False
 
     def value(self, depth: int) -> Value:
         start, kind = self.start, self.kind
@@ -191,8 +186,3 @@ def splice(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
         parts += [text[at : edit.start], edit.text]
         at = edit.end
     return "".join([*parts, text[at:end]])
-
-
-def removal(field: Field) -> Edit:
-    """Take a field out; its line stays."""
-    return Edit(field.start, field.end, "")

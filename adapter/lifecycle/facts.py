@@ -25,6 +25,8 @@ from __future__ import annotations
 from heapq import nlargest
 from statistics import median_high
 
+from msgspec import structs
+
 from adapter.errors import CrashesTriton, NoCapacity
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
@@ -49,8 +51,6 @@ MOST_CRASHES = 3
 """Deaths after which Triton is not asked again: a restart of Triton takes every other model with it."""
 REMEMBERED_SECONDS = 24 * 3600.0
 """A death counts until so long after the last one."""
-MOST_CONTENTS = 1000
-"""Contents whose counts the journal keeps; those that have died longest ago are forgotten first."""
 _GOING = (State.UNLOADING, State.FAILED)
 
 
@@ -88,32 +88,37 @@ class Facts:
             files = f"{show_bytes(file_bytes)} of files × {self._capacity.multiplier:g} = {show_bytes(size)}"
             known.append((size, files if size == self.from_files(file_bytes) else f"{show_bytes(size)} is the median of python models"))
         is_booked = spec.named is not None
-        for size, how in known[:1] if is_booked else known:
+        if is_booked:
+            known = known[:1]
+        for size, how in known:
             self._check(model, size, f"model does not fit: {how}", is_booked=is_booked)
-        is_seen = last is not None and last.is_seen
-        size = max(known)[0] if is_seen and not is_booked else known[0 if is_booked else -1][0]
+        size, _ = max(known) if last is not None and last.is_seen else known[-1]
         self._memory.check(size, gpus)
         model.size_bytes = max(size, MIN_SIZE_BYTES)
 
-    def measured(self, model: Model, spec: ModelSpec, file_bytes: int, reported_bytes: int) -> int:
+    def measured(self, model: Model, reported_bytes: int) -> None:
         """
-        Size of a model that Triton has loaded now; remembered for the next prediction.
+        Set the size of a model that Triton has loaded, and remember it. What ModelMesh gave, or was told before Triton lost it, stays.
 
         Raises:
             NoCapacity: it is larger than what was admitted, and does not fit; remembered, too. The caller undoes the load, and the
                 model has its true size until that has ended.
         """
-        given, known = spec.size_hint_bytes, self._same(model.content)
-        size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)
-        source: SizeSource = "files" if not size else "reported" if size == reported_bytes else "given"
-        size = max(size or 0, _seen_bytes(known)) or self.estimate(spec, file_bytes)
-        return self._loaded(model, size, reported_bytes, is_booked=spec.named is not None, source=source)
-
-    def restored(self, model: Model, reported_bytes: int) -> int:
-        """Size of a model that Triton has loaded again: as ModelMesh was told; of a booked one as before, or more. Raises as `measured`."""
-        is_booked = model.named is not None
-        size = max(model.size_bytes, reported_bytes) if is_booked else model.size_bytes
-        return self._loaded(model, size, reported_bytes, is_booked=is_booked, source="reported" if reported_bytes else "files")
+        admitted, is_booked = model.size_bytes, model.named is not None
+        is_fact = not is_booked and not self._fits(reported_bytes)
+        if is_fact:
+            size = reported_bytes
+        elif not reported_bytes or (not is_booked and (model.given_bytes or model.confirmed)):
+            size = admitted
+        else:
+            size = max(reported_bytes, _seen_bytes(self._same(model.content)), admitted if model.confirmed else MIN_SIZE_BYTES)
+        model.size_bytes = size
+        if model.content is not None:
+            source: SizeSource = "reported" if size == reported_bytes else "given" if model.given_bytes else "files"
+            self.remember(model.content, size, source, model.asked.model_type if model.asked else "")
+        if is_fact or (is_booked and size > admitted):
+            how = f"Triton's backend reports {show_bytes(size)}" if is_fact else f"it takes {show_bytes(size)} in Triton"
+            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=is_booked)
 
     def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
         """Size of a model that was loaded before this process began, and was not measured."""
@@ -123,23 +128,14 @@ class Facts:
         self, content: Content, size_bytes: int, source: SizeSource = "files", model_type: str = "", spread_bytes: int = 0
     ) -> None:
         """Predict this size for the same request over the same content. What was seen of memory stays, and is never less than it was."""
-        known = self._journal.sizes.get(content.spec)
-        first = known if known is not None and known.content == content else None
-        if first is not None and first.is_seen:
-            if source not in SEEN:
-                return
-            size_bytes = max(size_bytes, first.size_bytes)
-        predicted, model_type = (first.predicted_bytes, first.model_type) if first else (size_bytes, model_type.partition(":")[0])
-        self._journal.note(
-            Sized(
-                content=content,
-                model_type=model_type,
-                size_bytes=size_bytes,
-                source=source,
-                predicted_bytes=predicted,
-                spread_bytes=spread_bytes,
-            )
-        )
+        first = self._journal.sizes.get(content.spec)
+        if first is None or first.content != content:
+            model_type = model_type.partition(":")[0]
+            first = Sized(content=content, model_type=model_type, size_bytes=0, source="files", predicted_bytes=size_bytes, spread_bytes=0)
+        if first.is_seen and source not in SEEN:
+            return
+        size_bytes = max(size_bytes, _seen_bytes(first))
+        self._journal.note(structs.replace(first, size_bytes=size_bytes, source=source, spread_bytes=spread_bytes))
 
     def seen(self, model_id: str, measure: Measure) -> None:
         """What a loaded model takes in truth. A size that was told stays: ModelMesh takes it once."""
@@ -147,8 +143,7 @@ class Facts:
         if model is None:
             return
         if model.named is not None or not self.is_final(model):
-            given = model.asked.size_hint_bytes if isinstance(model.asked, ModelSpec) and model.named is None else None
-            model.size_bytes = max(measure.size_bytes, given or 0, MIN_SIZE_BYTES)
+            model.size_bytes = max(measure.size_bytes, model.given_bytes, MIN_SIZE_BYTES)
             self._registry.note(model)
         if model.content is not None:
             self.remember(model.content, measure.size_bytes, measure.source, spread_bytes=measure.spread_bytes)
@@ -195,27 +190,26 @@ class Facts:
 
     def given(self, spec: ModelSpec) -> int | None:
         """Prediction that needs no storage. None: no size was given, or Triton has shown that what was given is not true."""
-        remembered = self.remembered(spec)
-        if not spec.size_hint_bytes or (remembered is not None and not self._fits(remembered.size_bytes)):
+        remembered, given = self.remembered(spec), spec.size_hint_bytes
+        if not given or (remembered is not None and not self._fits(remembered.size_bytes)):
             return None
         seen = _seen_bytes(remembered)
-        return self.predicted(max(spec.size_hint_bytes, seen), is_sure=spec.size_hint_bytes >= seen)
+        return self.predicted(max(given, seen), is_sure=given >= seen)
 
     def remembered(self, spec: ModelSpec) -> Sized | None:
         """What was loaded last of what is asked for."""
         return self._journal.sizes.get(self._journal.digests.of_spec(spec))
 
-    def blind(self, spec: ModelSpec) -> int | None:
+    def blind(self, spec: ModelSpec) -> int:
         """
-        Prediction where storage tells nothing; None: nothing but the default.
+        Prediction where storage tells nothing.
 
         What did not fit counts for nothing here: its load is refused while the listing is the same, and tried when it is another.
         """
         remembered = self.remembered(spec)
-        fits = remembered is not None and self._fits(remembered.size_bytes)
-        size = remembered.size_bytes if remembered is not None and fits else self.from_files(spec.disk_size_bytes or 0)
-        size = spec.size_hint_bytes or size
-        return self.predicted(size) if size else None
+        known = remembered.size_bytes if remembered is not None and self._fits(remembered.size_bytes) else 0
+        size = spec.size_hint_bytes or known or self.from_files(spec.disk_size_bytes or 0)
+        return self.predicted(size or self._capacity.default_model_bytes)
 
     def estimate(self, spec: ModelSpec, file_bytes: int) -> int:
         """Bytes of memory for a model that was never loaded: of python models the median, once enough were measured, and no less."""
@@ -230,16 +224,6 @@ class Facts:
         return int(file_bytes * self._capacity.multiplier)
 
     # ---- arithmetic
-
-    def _loaded(self, model: Model, size_bytes: int, reported_bytes: int, *, is_booked: bool, source: SizeSource) -> int:
-        admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)
-        size = model.size_bytes = max(reported_bytes if is_fact else size_bytes, MIN_SIZE_BYTES)
-        if model.content is not None:
-            self.remember(model.content, size, source, model.asked.model_type if model.asked else "")
-        if is_fact or (is_booked and size > admitted):
-            how = f"Triton's backend reports {show_bytes(size)}" if is_fact else f"it takes {show_bytes(size)} in Triton"
-            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=is_booked)
-        return size
 
     def _check(self, model: Model, size_bytes: int, what: str, *, is_booked: bool) -> None:
         """Raises NoCapacity."""
@@ -283,11 +267,10 @@ class Facts:
     def count_death(self, digest: str) -> int:
         """Triton has died over the content with this `Content.crash`; returns how often by now."""
         known = self._journal.crashes.get(digest)
-        others = sorted((each for each in self._journal.crashes.values() if each.digest != digest), key=lambda each: -each.last)
-        for place, other in enumerate(others):  # a content that has changed is never asked for again: who else would forget it?
-            if place >= MOST_CONTENTS - 1 or not self._still_counts(other):
-                self._journal.forget(other)
         count = known.count + 1 if known and self._still_counts(known) else 1
+        for other in list(self._journal.crashes.values()):  # a content that has changed is never asked for again
+            if not self._still_counts(other):
+                self._journal.forget(other)
         self._journal.note(Crashes(digest=digest, count=count, last=self._journal.now()))
         return count
 

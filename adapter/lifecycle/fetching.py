@@ -25,9 +25,9 @@ from adapter.layout import rules
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.states import State
-from adapter.model import FRONT_FILES, Artifact, Layout, Listing, ModelSpec, SourceFile, Survey
-from adapter.ports import ModelStore, Ports, StoredModel
-from adapter.records import Content, Digests
+from adapter.model import FRONT_FILES, Artifact, Layout, Listing, ModelSpec, SourceFile
+from adapter.ports import Ports, StoredModel
+from adapter.records import Content
 from adapter.workers import Workers
 
 PULL_ATTEMPTS = 3
@@ -48,7 +48,7 @@ MOST_PLANNED_FILES = 12_000
 MOST_LOOKS = 256
 """Predictions that ask storage or compute at once, those that were answered before their look had ended included."""
 THREADS = 2
-"""For large models, of loads and of predictions each. Nothing is read in them, so no volume can hold them."""
+"""For large models. Nothing is read in them, so no volume can hold them."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -60,12 +60,14 @@ def effort(listing: Listing, contents: Mapping[SourceFile, bytes] | None = None)
 
 @dataclass(eq=False)
 class Fetching:
-    """Brings the files of models to where Triton sees them."""
+    """Brings the files of models to where Triton sees them, and predicts sizes."""
 
     ports: Ports
     facts: Facts
     budget_seconds: float
     workers: Workers = field(default_factory=lambda: Workers("planning", THREADS))
+    _looks: set[asyncio.Task[None]] = field(default_factory=set)
+    """Of predictions."""
 
     async def is_another(self, operation: Operation, spec: ModelSpec) -> bool:
         """
@@ -108,23 +110,20 @@ class Fetching:
         return await self._fetch_once(operation, spec)
 
     async def _fetch_once(self, operation: Operation, spec: ModelSpec) -> Layout:
+        model = operation.model
         operation.enter("list")
         with closing(await self.ports.store.open(spec, operation.waits)) as stored:
-            return await self._brought(operation, spec, stored)
-
-    async def _brought(self, operation: Operation, spec: ModelSpec, stored: StoredModel) -> Layout:
-        model = operation.model
-        layout = await self.planned(spec, stored)
-        content = await self._content(spec, stored.listing)
-        self.facts.check_deaths(content)
-        self.facts.admit(model, spec, layout.size_bytes, content, layout.gpus)
-        model.asked, model.content, model.concurrency = spec, content, layout.concurrency
-        operation.enter("pull")
-        model.artifact = await stored.fetch(layout.files)
-        operation.enter("place")
-        layout = await self.finished(layout, stored, model.artifact)
-        with operation.waits.on("the volume to take the model's files"):
-            model.placed = await self.ports.repository.place(model.model_id, layout, model.artifact)
+            layout = await self.planned(spec, stored)
+            content = await self._content(spec, stored.listing)
+            self.facts.check_deaths(content)
+            self.facts.admit(model, spec, layout.size_bytes, content, layout.gpus)
+            model.asked, model.content, model.concurrency = spec, content, layout.concurrency
+            operation.enter("pull")
+            model.artifact = await stored.fetch(layout.files)
+            operation.enter("place")
+            layout = await self.finished(layout, stored, model.artifact)
+            with operation.waits.on("the volume to take the model's files"):
+                model.placed = await self.ports.repository.place(model.model_id, layout, model.artifact)
         return layout
 
     async def planned(self, spec: ModelSpec, stored: StoredModel) -> Layout:
@@ -167,24 +166,14 @@ class Fetching:
             lambda: Content(of.of_spec(spec), of.of_listing(listing), of.of_crash(spec, listing)), effort(listing)
         )
 
-
-@dataclass(eq=False)
-class Predicting:
-    """Predicts sizes."""
-
-    store: ModelStore
-    facts: Facts
-    digests: Digests
-    workers: Workers = field(default_factory=lambda: Workers("predicting", THREADS))
-    """To be closed at the end."""
-    _looks: set[asyncio.Task[None]] = field(default_factory=set)
+    # ---- predictions
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
         given = self.facts.given(spec)
         if given is not None:
             return given
-        guesses = [self.facts.blind(spec) or self.facts.default_bytes]
+        guesses = [self.facts.blind(spec)]
         if len(self._looks) >= MOST_LOOKS:
             return guesses[-1]
         look = asyncio.create_task(self._look(spec, guesses), name=f"prediction {spec.model_id}")
@@ -198,28 +187,25 @@ class Predicting:
 
     async def _look(self, spec: ModelSpec, guesses: list[int]) -> None:
         try:
-            await self._guess(spec, await self.store.survey(spec, SURVEY_SECONDS, wanted), guesses)
-        except SourceUnavailable as error:
-            log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
-        except AdapterError as error:  # the load will be refused with these words
-            log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
-            guesses.append(self.facts.default_bytes)
+            await self._guess(spec, guesses)
+        except AdapterError as error:
+            if not isinstance(error, SourceUnavailable):  # the load will be refused
+                guesses.append(self.facts.default_bytes)
         except Exception:
             log.exception("prediction.crashed", model_id=spec.model_id)
 
-    async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
+    async def _guess(self, spec: ModelSpec, guesses: list[int]) -> None:
         """Of half a listing, or of an archive, at least the default, or more where more was seen."""
-        facts, listing = self.facts, survey.listing
+        survey = await self.ports.store.survey(spec, SURVEY_SECONDS, wanted)
+        facts, listing, remembered = self.facts, survey.listing, self.facts.remembered(spec)
         if listing is None:
-            if survey.seen_bytes and not spec.size_hint_bytes and facts.blind(spec) is None:
-                guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), facts.default_bytes))
+            if remembered is None and not spec.size_hint_bytes:
+                guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), guesses[-1]))
             return
-        if (remembered := facts.remembered(spec)) is not None:
-            content = remembered.content
-            if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
-                is_sure = content.listing is not None  # without versions it may be another content
-                guesses.append(facts.predicted(remembered.size_bytes, is_sure=is_sure))
-                return
+        if remembered is not None and remembered.content.crash == (await self._content(spec, listing)).crash:
+            is_sure = remembered.content.listing is not None  # without versions it may be another content
+            guesses.append(facts.predicted(remembered.size_bytes, is_sure=is_sure))
+            return
         if spec.size_hint_bytes:
             return
         guesses.append(facts.predicted(facts.estimate(spec, survey.seen_bytes)))

@@ -10,24 +10,23 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
 from adapter import errors
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
-from adapter.lifecycle.fetching import Fetching, Predicting
-from adapter.lifecycle.known import Known, RepositoryCalls
+from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import RECONCILER, Reconciler
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
+from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import TakeOver
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
-from adapter.ports import OtherModels, Ports
-from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
+from adapter.ports import Ports
+from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.waits import end
@@ -37,8 +36,8 @@ ANSWER_SECONDS = 1.0
 Of a load's budget, kept for its undo and its answer; a tenth of a short budget. A load that waits for storage gives
 up that much earlier, and says why.
 """
-IDLE_SECONDS = 1.0
-"""A drain ends when nothing has run for this long: late unloads are still answered."""
+IDLE_LOOKS = 20
+"""A drain ends when more looks in a row, one each 0.05 s, see nothing under way: late unloads are still answered."""
 
 
 class RuntimeLifecycle:
@@ -48,22 +47,20 @@ class RuntimeLifecycle:
         self._ports = ports
         self.registry = registry = Registry(ports.journal, ports.memory)
         self._capacity = capacity
-        self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
-        self._predicting = Predicting(ports.store, facts, ports.journal.digests)
-        self.predict = self._predicting.predict
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
+        self.predict = self._fetching.predict
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
-        self._background = background = Background(registry, worker, capacity.max_loading)
-        looks, taking_over = Looks(registry, ports, background, reserved_ids), TakeOver(registry, ports, facts, reserved_ids)
-        self._reconciler = Reconciler(registry, ports, background, looks, taking_over, capacity.runtime_version)
-        self._reserved_ids = reserved_ids
+        looks = Looks(registry, ports, facts, worker, reserved_ids)
+        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
+        self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended = self._reconciler.ended
-        known = Known(registry, ports, lambda: self.obstacle)
-        self.known, self.find, self.find_id = known.known, known.find, known.find_id
+        self._by_name: dict[str, Model] = {}
+        """As of `_changes`."""
+        self._changes = -1
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
@@ -74,10 +71,9 @@ class RuntimeLifecycle:
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._background.end(for_good=True)
+        self._reconciler.is_draining = True
         await end(*self._tasks)
         self._fetching.workers.close()
-        self._predicting.workers.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
@@ -91,15 +87,11 @@ class RuntimeLifecycle:
         return self._broken() or self._ports.server.problem or known
 
     def _broken(self) -> str | None:
-        return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
-
-    def repository_calls(self, server: OtherModels) -> RepositoryCalls:
-        """Triton's model repository, for callers who know Triton's names."""
-        return RepositoryCalls(self, server, self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds, self._reserved_ids)
+        return "the adapter is shutting down" if self._reconciler.is_draining else self._ports.repository.problem
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
-        return "; ".join(filter(None, (self._background.notice, self._ports.server.notice, self._ports.memory.notice))) or None
+        return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -119,7 +111,7 @@ class RuntimeLifecycle:
         operation, seconds = None, self._capacity.budget_seconds
         try:
             async with asyncio.timeout(seconds) as budget:
-                with self._background.hold_restores_of(spec.model_id):
+                with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await self._claimed(spec, is_new=is_new)
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
                     return cast("LoadedModel", await asyncio.shield(operation.result))
@@ -134,11 +126,10 @@ class RuntimeLifecycle:
 
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
-        deadline = self._worker.unload_deadline()
         try:
-            async with asyncio.timeout_at(deadline):
-                with self._background.hold_restores_of(model_id):
-                    await self._free(model_id, deadline)
+            async with asyncio.timeout(self._worker.unload_seconds):
+                with self._reconciler.hold_restores_of(model_id):
+                    await self._free(model_id)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
             raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
@@ -161,7 +152,7 @@ class RuntimeLifecycle:
         state = await self._reconciler.status()
         if state.is_ready and self._capacity.source == "measured":
             await self._ports.memory.settled()
-        return replace(state, is_ready=False, problem=self.readiness()) if self._is_draining else state
+        return replace(state, is_ready=False, problem=self.readiness()) if self._reconciler.is_draining else state
 
     async def drain(self, grace_seconds: float) -> bool:
         """
@@ -170,8 +161,9 @@ class RuntimeLifecycle:
         Returns:
             Whether everything had settled within the grace period.
         """
-        self._is_draining = True
-        self._background.end(for_good=True)
+        self._reconciler.is_draining = True
+        for model in self.registry.all_in(State.LOST):
+            self.registry.count_lost(model, "ended")
         for operation in self.registry.operations():
             if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
                 operation.stop(errors.Draining("the adapter is shutting down"))
@@ -181,6 +173,52 @@ class RuntimeLifecycle:
         for operation in self.registry.operations():
             operation.stop(errors.Draining("the adapter is shutting down"))
         return await self._is_settled(deadline)
+
+    # ---- what fronts see: by the names that callers gave, and never waiting
+
+    def known(self) -> list[KnownModel]:
+        """As `Models.known`. Raises ServerUnavailable."""
+        self._check_complete()
+        return [self._seen(model) for _, model in sorted(self._names().items())]
+
+    def find(self, name: str) -> KnownModel | None:
+        """As `Models.find`. Raises ServerUnavailable."""
+        return self._found(self._names().get(name))
+
+    def find_id(self, model_id: str) -> KnownModel | None:
+        """As `find`, by Triton's name. Raises ServerUnavailable."""
+        return self._found(self.registry.find(model_id))
+
+    def _found(self, model: Model | None) -> KnownModel | None:
+        if model is not None and _is_anything(model):
+            return self._seen(model)
+        self._check_complete()
+        return None
+
+    def _check_complete(self) -> None:
+        """Of an earlier process's models it is known only that there were some."""
+        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self._ports.journal.records):
+            raise errors.ServerUnavailable(str(self.obstacle))
+
+    def _names(self) -> dict[str, Model]:
+        """A name can only come or go with a change in the registry."""
+        if self._changes != self.registry.changes:
+            there = [model for model in self.registry if _is_anything(model)]
+            self._by_name = {model.named.name if model.named else model.model_id: model for model in there}
+            self._changes = self.registry.changes
+        return self._by_name
+
+    def _seen(self, model: Model) -> KnownModel:
+        named, is_going = model.named, model.is_going
+        return KnownModel(
+            model_id=model.model_id,
+            name=named.name if named else model.model_id,
+            url=named.url if named else str(self._ports.repository.folder / model.model_id),
+            is_serving=not is_going and model.state is State.LOADED,
+            is_coming_back=not is_going and model.model_id in self.registry.lost,
+            is_going=is_going,
+            placed=model.placed,
+        )
 
     # ---- loads and unloads
 
@@ -192,7 +230,7 @@ class RuntimeLifecycle:
             await self._reconciler.passed()
             if is_new:
                 self._check_new(spec.model_id)
-            if self._is_draining:
+            if self._reconciler.is_draining:
                 raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
@@ -201,7 +239,7 @@ class RuntimeLifecycle:
                 return running
             if running.is_queued_restore:
                 running.stop(errors.Superseded("a load of the model takes the place of its restore"))
-            await running.ended.wait()
+            await running.wait()
             if running.kind == "restore" and isinstance(running.outcome, errors.ServerDied):  # not twice for one call
                 raise running.outcome
 
@@ -212,25 +250,21 @@ class RuntimeLifecycle:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
             raise AlreadyLoaded(f"the model {words}").located(model_id, None)
         is_gate_shut = self._reconciler.obstacle is not None
-        problem = self._ports.server.problem if is_gate_shut or self._is_draining else self.obstacle
+        problem = self._ports.server.problem if is_gate_shut or self._reconciler.is_draining else self.obstacle
         if problem is not None:
             raise errors.ServerUnavailable(problem).located(model_id, None)
 
-    async def _free(self, model_id: str, deadline: float) -> None:
+    async def _free(self, model_id: str) -> None:
         while True:
             await self._reconciler.passed()
-            running = self.registry.operation_on(model_id) or self._worker.unload(model_id, deadline)
-            if running.kind == "unload" and running.stopped_by is None:
+            running = self.registry.operation_on(model_id) or self._worker.unload(model_id)
+            if running.kind == "unload" and not running.is_ending:
                 running.is_background = False
-                try:
+                with suppress(errors.UnloadUnfinished):  # it has begun before this call, and ends before it
                     await asyncio.shield(running.result)
-                except errors.UnloadUnfinished:  # of a call that came earlier, and ends earlier
-                    if running.deadline >= deadline:
-                        raise
-                else:
                     return
             running.stop(errors.Superseded("an unload of the model overtook its load"))
-            await running.ended.wait()
+            await running.wait()
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> errors.AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
@@ -249,12 +283,15 @@ class RuntimeLifecycle:
         return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
 
     async def _is_settled(self, deadline: float) -> bool:
-        loop = asyncio.get_running_loop()
-        idle_since = loop.time()
-        while (now := loop.time()) < deadline:
-            if self.registry.operations():
-                idle_since = now
-            elif now - idle_since >= IDLE_SECONDS:
+        time, looks_idle = asyncio.get_running_loop().time, 0
+        while time() < deadline:
+            looks_idle = 0 if self.registry.operations() else looks_idle + 1
+            if looks_idle > IDLE_LOOKS:
                 return True
             await asyncio.sleep(0.05)
         return not self.registry.operations()
+
+
+def _is_anything(model: Model) -> bool:
+    """Not an unload of something that was never there, or that is gone."""
+    return model.state is not State.ABSENT or (model.operation is not None and model.operation.kind == "load")

@@ -7,18 +7,19 @@ It tells where its time went, what it waits for, why it was stopped, and how it 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import structlog
 
 from adapter.errors import AdapterError
-from adapter.lifecycle.progress import Progress
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.ports import Journal
 from adapter.serving import LoadedModel
-from adapter.telemetry.metrics import PHASE_SECONDS
+from adapter.telemetry.metrics import LOAD_BYTES, PHASE_SECONDS
 from adapter.waits import Waits
 
 if TYPE_CHECKING:
@@ -28,28 +29,34 @@ Kind = Literal["load", "unload", "restore"]
 """A restore is a load without a caller: of a model that Triton has lost, from the files that are placed."""
 Phase = Literal["check", "list", "pull", "place", "queue", "triton", "measure", "undo", "unload"]
 WORTH_TELLING_SECONDS = 0.05
+LOG_SECONDS = 10.0
+"""Between two lines of the log on one pull."""
+BYTES = ("done", "expected")
+"""Of a pull."""
 JOURNAL = "the volume to take what the journal writes"
 """What an operation waits for, in words, before a step that others can see."""
+
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 class Operation:
     """A load, an unload or a restore under way, and who waits for it. Times are those of the event loop."""
 
-    def __init__(self, kind: Kind, model: Model, spec: ModelSpec | None = None, deadline: float = math.inf) -> None:
+    task: asyncio.Task[None]
+    """No caller's cancellation reaches it. When it has ended the id is free again."""
+
+    def __init__(self, kind: Kind, model: Model, spec: ModelSpec | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.kind = kind
         self.model = model
         self.spec = spec
-        self.deadline = deadline
-        """Of an unload: when its call gives up."""
         self.callers: list[float] = []
         """When each call that waits for it gives up."""
         self.waits = Waits(self._loop.time)
         self.result: asyncio.Future[LoadedModel | None] = self._loop.create_future()
-        self.ended = asyncio.Event()
         self.outcome: AdapterError | None = None
-        """Of a load or restore that is being undone: what its callers will be told."""
-        self.stopped_by: AdapterError | None = None
+        """Why it was stopped, or has failed: only its undo remains. Its callers will be told."""
         self.is_background = False
         """An unload without a call."""
         self.is_sent = False
@@ -57,16 +64,11 @@ class Operation:
         self._seconds: dict[str, float] = {}
         self._phase: Phase | None = None
         self._entered = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        """Of the next line in the log, during a pull."""
         self.since = self._loop.time()
         """When it, or its undo, began."""
         self._told_by: Callable[[], str | None] | None = None
-        self._progress: Progress | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, work: Coroutine[Any, Any, None], on_end: Callable[[Operation], None]) -> None:
-        """Run `work` as a task that no caller's cancellation reaches."""
-        self._task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
-        self._task.add_done_callback(lambda _: on_end(self))
 
     def enter(self, phase: Phase | None, told_by: Callable[[], str | None] | None = None) -> None:
         """Begin this phase, which ends the one before; `told_by` says what it waits for, where `waits` does not."""
@@ -74,10 +76,20 @@ class Operation:
         if self._phase is not None:
             self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._entered
             PHASE_SECONDS.labels(self._phase).observe(now - self._entered)
-        if self._progress is not None:
-            self._progress.end()
-        self._progress = Progress(self.model.model_id, self.waits) if phase == "pull" else None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(LOG_SECONDS, self._log_pull) if phase == "pull" else None
+        for number, kind in enumerate(BYTES):
+            if self._phase == "pull":
+                LOAD_BYTES.remove(self.model.model_id, kind)
+            if phase == "pull":
+                LOAD_BYTES.labels(self.model.model_id, kind).set_function(partial(lambda at: self.waits.progress()[at], number))
         self._phase, self._entered, self._told_by = phase, now, told_by
+
+    def _log_pull(self) -> None:
+        done, expected = self.waits.progress()
+        log.info("load.progress", model_id=self.model.model_id, done_bytes=done, expected_bytes=expected)
+        self._timer = self._loop.call_later(LOG_SECONDS, self._log_pull)
 
     def phases(self) -> dict[str, float]:
         """Seconds by phase in order, the running one included, rounded to 0.1 ms."""
@@ -103,6 +115,11 @@ class Operation:
         return self.kind == "restore" and self.model.state is State.LOST
 
     @property
+    def has_slot(self) -> bool:
+        """It has one of Triton's loading slots, or is the next to get one."""
+        return self._phase in ("queue", "triton")
+
+    @property
     def obstacle(self) -> str | None:
         """What the operation is waiting for now, in words."""
         return self.waits.words() or (self._told_by() if self._told_by else None)
@@ -125,13 +142,17 @@ class Operation:
 
     def can_be_joined_by(self, spec: ModelSpec) -> bool:
         """Whether an equal load may share this one."""
-        return self.kind == "load" and not self.is_ending and self.stopped_by is None and self.spec == spec
+        return self.kind == "load" and not self.is_ending and self.spec == spec
 
     def stop(self, reason: AdapterError) -> None:
         """Cancel it, once; its callers get `reason`, and a load or restore is undone. An unload that was called for is never stopped."""
-        if (self.kind != "unload" or self.is_background) and not self.is_ending and self.stopped_by is None and self._task is not None:
-            self.stopped_by = reason
-            self._task.cancel()
+        if (self.kind != "unload" or self.is_background) and not self.is_ending:
+            self.outcome = reason
+            self.task.cancel()
+
+    async def wait(self) -> None:
+        """Return when the id is free again."""
+        await asyncio.wait({self.task})
 
     def settle(self, outcome: LoadedModel | AdapterError | None) -> None:
         """Tell the callers; the first outcome stays."""

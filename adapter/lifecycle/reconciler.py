@@ -7,44 +7,54 @@ It does one step at a time, the most urgent first; a more urgent one ends a runn
   gate then stays shut until READY was told: a front's next load would make another purge necessary.
 - TAKE_OVER: when only the adapter has restarted, ModelMesh asks nothing and the models serve on. What Triton holds is taken over, by
   its index, the folder and the journal (`findings`).
-- LOOK: after each return of Triton. A model that was LOADED from before the question on, and of which Triton has only the directory,
-  is LOST. A model that an operation holds meanwhile is looked at when that has ended.
-- COMPARE: once a minute, while nothing is under way, whether table, index and folder agree: a metric, and a log line when the picture
-  changes. Never acts. A comparison during which anything has happened proves nothing.
+- LOOK: after each return of Triton, and once a minute while nothing is under way. A model that was LOADED from before the question on,
+  and of which Triton has only the directory, is LOST. A model that an operation holds meanwhile is looked at when that has ended. Where
+  nothing is lost: whether table, index and folder agree.
 
 The gate is shut during the first two. What fails opens it: calls find out for themselves. Every step but a purge is repeated until
 it works; ModelMesh itself asks for the next purge.
+
+While the gate is open, operations begin that no call asks for. A LOST model is loaded from the files that are placed: last confirmed
+first, a few at a time, calls first. A FAILED model is taken down again, 64 at a time, until nothing of it is left. One pass over
+thousands of models takes 20–75 ms, so only those two states are visited, where something has happened.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import heapq
+import math
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 
 import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import JOURNAL, Operation
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import TakeOver
+from adapter.lifecycle.worker import Worker
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
-from adapter.waits import doubling, end, set_within
+from adapter.waits import end, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
 READY_SECONDS = 10.0
 """Longest time that the gate stays shut after a purge, until ModelMesh asks."""
+RETRY_SECONDS = 5.0
+"""Before a step that has failed is made again."""
 RECONCILER = "reconciler"
 """Name of the tasks that run as long as the adapter does."""
-IDLE_SECONDS = 60.0
-"""Wait of a task that has nothing to do."""
+TAKEN_DOWN_AT_ONCE = 64
+"""Thousands at once would hold up the loop, the folder's threads and Triton's unloads for all others."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
+"""Before a FAILED model is taken down again."""
 NAMED = 5
 """Models, or operations, that are named in a problem."""
 NOT_ASKED = "ModelMesh has not asked for the runtime status yet"
@@ -59,27 +69,30 @@ class Step(IntEnum):
     PURGE = 0
     TAKE_OVER = 1
     LOOK = 2
-    COMPARE = 3
 
-
-PAUSES = {Step.TAKE_OVER: (5.0, 60.0), Step.LOOK: (0.5, 10.0), Step.COMPARE: (15.0, 60.0)}
-"""Seconds before a step that has failed is made again: first, and longest."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class Reconciler:
-    """The task, and the gate."""
+    """The task, the gate, and the operations that no call asks for."""
 
     registry: Registry
     ports: Ports
-    background: Background
+    worker: Worker
     looks: Looks
-    taking_over: TakeOver
+    at_once: int
+    """Most restores under way."""
     version: str
-    _pauses: dict[Step, Iterator[float]] = field(default_factory=dict)
-    """Of the steps that have failed last."""
+    is_draining: bool = False
+    """Nothing is begun any more."""
+    _calls: Counter[str] = field(default_factory=Counter)
+    """Calls that wait to begin an operation, by model id."""
+    _lost: int = 0
+    """Models that were LOST in this restore, which is over when none is left."""
+    _failed: set[Step] = field(default_factory=set)
+    """Those that have failed last."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
     """Something has become due."""
     _running: tuple[Step, asyncio.Task[None]] | None = None
@@ -87,7 +100,6 @@ class Reconciler:
     """A purge has ended, and no status call has been answered READY since."""
     _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no purge is under way."""
-    _told_ready: asyncio.Event = field(default_factory=asyncio.Event)
     _gate: asyncio.Event = field(default_factory=asyncio.Event)
     _problem: str | None = NOT_ASKED
 
@@ -95,12 +107,8 @@ class Reconciler:
         self._clock = asyncio.get_running_loop().time
         self._due: dict[Step, float] = {}
         """When each step is to be made."""
-        self._steps = {
-            Step.PURGE: self._purge,
-            Step.TAKE_OVER: self._take_over,
-            Step.LOOK: self.looks.look,
-            Step.COMPARE: self._compare,
-        }
+        self._steps = {Step.PURGE: self._purge, Step.TAKE_OVER: self._take_over, Step.LOOK: self.looks.look}
+        """Each returns seconds until the next look."""
 
     # ---- the gate
 
@@ -136,7 +144,7 @@ class Reconciler:
         await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
         if self._is_empty_since_purge():
             self._is_purged, self._problem = False, None
-            self._told_ready.set()
+            self._gate.set()
             return RuntimeState(is_ready=True, version=self.version, problem=None)
         return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
 
@@ -165,11 +173,10 @@ class Reconciler:
         """The id of an operation is free again."""
         model = operation.model
         if model.state is State.FAILED and not model.is_paused:
-            self.background.pause(model)
+            self._pause(model)
         if self.looks.is_suspect(model):
-            self._due.setdefault(Step.LOOK, self._clock())
-            self._has_news.set()
-        self.background.go_on()
+            self.begin(Step.LOOK)
+        self._go_on()
 
     async def run(self) -> None:
         """Make the steps, for as long as the adapter runs."""
@@ -177,7 +184,7 @@ class Reconciler:
             while True:
                 self._has_news.clear()
                 now = self._clock()
-                at, step = min(((max(at, now), step) for step, at in self._due.items()), default=(now + IDLE_SECONDS, Step.COMPARE))
+                at, step = min((max(at, now), step) for step, at in self._due.items())
                 if at > now:
                     await set_within(self._has_news, at - now)
                     continue
@@ -195,52 +202,99 @@ class Reconciler:
             self._running[1].cancel()
 
     async def _make(self, step: Step) -> None:
-        failure: str | None = None
+        failure, look_seconds = None, RETRY_SECONDS
         try:
-            await self._steps[step]()
+            look_seconds = await self._steps[step]()
         except AdapterError as error:  # a neighbour's state
             failure = error.text
         except Exception:
             failure = UNEXPECTED
             log.exception("reconciler.crashed", step=step.name)
         if failure is None:
-            self._pauses.pop(step, None)
-        else:
-            self._repeat(step, failure)
-        if step <= Step.TAKE_OVER:
+            self._failed.discard(step)
+        elif step not in self._failed:
+            self._failed.add(step)
+            log.warning("reconciler.failed", step=step.name, cause=failure)
+        if step is not Step.LOOK:
+            if not self.registry.is_complete:
+                self._due[Step.TAKE_OVER] = self._clock() + RETRY_SECONDS
             await self._open(failure)
-        if step <= Step.LOOK and self.background.is_on:
-            if self.looks.suspects():
-                self._due.setdefault(Step.LOOK, self._clock())
-            self._due[Step.COMPARE] = self._clock()
-
-    def _repeat(self, step: Step, failure: str) -> None:
-        """Make a step again that has failed; ModelMesh itself asks for the next purge."""
-        if step not in self._pauses:
-            log.log(logging.DEBUG if step is Step.COMPARE else logging.WARNING, "reconciler.failed", step=step.name, cause=failure)
-        again = max(step, Step.TAKE_OVER)
-        if again is not Step.TAKE_OVER or not self.registry.is_complete:
-            self._due[again] = self._clock() + next(self._pauses.setdefault(again, doubling(*PAUSES[again])))
+        self._due[Step.LOOK] = min(self._due.get(Step.LOOK, math.inf), self._clock() + look_seconds)
+        self._go_on()
 
     async def _open(self, failure: str | None) -> None:
         """Open the gate after a purge or a take-over; after a purge that has worked, when READY was told."""
         self._problem = failure or self._problem
         self._no_purge.set()
         if self._is_purged:
-            self._told_ready.clear()
-            await set_within(self._told_ready, READY_SECONDS)
+            await set_within(self._gate, READY_SECONDS)
         self._gate.set()
-        self.background.begin()
+
+    # ---- operations that no call asks for
+
+    @property
+    def notice(self) -> str | None:
+        """How far a restore is, for `/readyz`: `restoring 7 of 10`; None. From any thread."""
+        pending = len(self.registry.lost)
+        total = max(self._lost, pending)
+        return f"restoring {total - pending} of {total}" if self._gate.is_set() and total else None
+
+    @contextmanager
+    def hold_restores_of(self, model_id: str) -> Iterator[None]:
+        """While inside, a call waits to begin an operation of this id: no restore of it begins."""
+        self._calls[model_id] += 1
+        try:
+            yield
+        finally:
+            self._calls[model_id] -= 1
+            if not self._calls[model_id]:
+                del self._calls[model_id]
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what can begin now."""
+        if self.is_draining or not self._gate.is_set():
+            return
+        operations = self.registry.operations()
+        places = TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations)
+        if places > 0:
+            failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
+            for model in islice(failed, places):
+                self.worker.unload(model.model_id, is_background=True)
+        taken = [each for each in operations if not each.is_ending and (each.kind == "restore" or each.has_slot)]
+        places = self.at_once - len(taken)  # a load that a call waits for comes before restores
+        if places > 0:
+            lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
+            for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
+                self.worker.restore(model)
+        self._lost = max(self._lost, len(self.registry.lost))
+        if self._lost and not self.registry.lost:
+            log.info("restore.ended", models=self._lost)
+            self._lost = 0
+
+    def _pause(self, model: Model) -> None:
+        """Leave a FAILED model alone, each time for longer."""
+        model.is_paused = True
+        model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
+        asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
+
+    def _go_on_with(self, model: Model) -> None:
+        model.is_paused = False
+        self._go_on()
+
+    def _is_free(self, model: Model) -> bool:
+        return model.operation is None and model.model_id not in self._calls
 
     # ---- a purge
 
-    async def _purge(self) -> None:
+    async def _purge(self) -> float:
         self.version = await self.ports.server.verify()
-        self.background.end()
+        self._lost = 0
         for operation in (operations := self.registry.operations()):
             operation.stop(Superseded("ModelMesh has restarted: every model is purged"))
         for operation in operations:
-            await operation.ended.wait()
+            await operation.wait()
         if len(self.registry):
             self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self.registry], NAMED)} yet"
         try:
@@ -262,11 +316,9 @@ class Reconciler:
         self.registry.is_complete = self._is_purged = True
         self._problem = PURGED
         log.info("runtime.purged", triton=self.version)
+        return 0.0
 
-    async def _take_over(self) -> None:
+    async def _take_over(self) -> float:
         self._gate.clear()
-        self._problem = None if await self.taking_over.run() else NOT_ASKED
-
-    async def _compare(self) -> None:
-        pause_seconds = await self.looks.compare()
-        self._due[Step.COMPARE] = self._clock() + pause_seconds
+        self._problem = None if await self.looks.take_over() else NOT_ASKED
+        return 0.0

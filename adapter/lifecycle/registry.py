@@ -7,11 +7,12 @@ are synchronous, so nothing can happen between a question and its answer. Nothin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+import structlog
 
 from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
@@ -21,8 +22,10 @@ from adapter.records import Content, Record
 from adapter.telemetry import metrics
 from adapter.telemetry.redaction import redact
 
+log = structlog.stdlib.get_logger(__name__)
 
-@dataclass
+
+@dataclass(eq=False)
 class Model:
     """What is known of one model id."""
 
@@ -43,8 +46,6 @@ class Model:
     confirmed: float = 0.0
     """When it was loaded, or confirmed by an equal load, by the journal's clock."""
     operation: Operation | None = None
-    changes: int = 0
-    """How often its state has changed: equal counts mean that nothing has happened in between."""
     generation: int = 0
     """Of `Registry.generation`: the last one of which it is known that Triton had the model."""
     pause_seconds: float = 0.0
@@ -54,21 +55,27 @@ class Model:
 
     @property
     def named(self) -> Named | None:
-        """What a front's caller calls it; None: ModelMesh has loaded it."""
-        return self.asked.named if self.asked else None
+        """What a front's caller calls it; None: ModelMesh has loaded it. A load under way counts more than what it replaces."""
+        asked = self.asked if self.operation is None else self.operation.spec or self.asked
+        return asked.named if asked else None
+
+    @property
+    def given_bytes(self) -> int:
+        """The size that ModelMesh gave with it; 0: none, or another process or a front has loaded it."""
+        return (self.asked.size_hint_bytes or 0) if isinstance(self.asked, ModelSpec) and self.asked.named is None else 0
 
     @property
     def is_going(self) -> bool:
         """It is being unloaded or undone, or must be."""
         if self.operation is None:
             return self.state in (State.UNLOADING, State.FAILED)
-        return self.operation.kind == "unload" or self.operation.is_ending or self.operation.stopped_by is not None
+        return self.operation.kind == "unload" or self.operation.is_ending
 
     def record(self) -> Record:
         """For the journal: the model as it is now, without secrets."""
         asked, size_bytes = self.asked, self.size_bytes
         if isinstance(asked, ModelSpec) and asked.named is None and not self.confirmed:
-            size_bytes = asked.size_hint_bytes or 0  # others are estimates: the next process asks Triton
+            size_bytes = self.given_bytes  # others are estimates: the next process asks Triton
         return Record(
             model_id=self.model_id,
             state=self.state.value,
@@ -116,23 +123,22 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
+    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None) -> Operation:
         """Claim an id that has no operation. Raises IllegalMoveError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalMoveError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
+        model.operation = self._operations[model_id] = Operation(kind, model, spec)
         self.changes += 1
         return model.operation
 
     def end(self, operation: Operation) -> None:
-        """Give the id free and wake who waits for it."""
+        """Give the id free."""
         model = operation.model
         model.operation = None
         del self._operations[model.model_id]
         self.changes += 1
         self._drop_if_absent(model)
-        operation.ended.set()
 
     def move(self, model: Model, state: State) -> None:
         """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""
@@ -141,7 +147,6 @@ class Registry:
         model.state = state
         if state is not State.ABSENT:
             self._by_state[state][model.model_id] = model
-        model.changes += 1
         model.since = self._journal.now()
         self._memory.moved(model.model_id, state.value, model.size_bytes)
         self.changes += 1
@@ -157,10 +162,12 @@ class Registry:
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 
-    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"]) -> None:
-        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts."""
+    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"], cause: str = "") -> None:
+        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts. `cause`: of a failure."""
         if self.lost.pop(model.model_id, None) is not None:
             metrics.RESTORES.labels(outcome).inc()
+            if cause:
+                log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=cause)
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""

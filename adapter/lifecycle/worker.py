@@ -12,11 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 import structlog
 
-from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, ServerDied, UnloadUnfinished
+from adapter.errors import UNEXPECTED, AdapterError, CrashesTriton, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.operation import Operation, Phase
@@ -63,23 +63,19 @@ class Worker:
         """Begin to load a LOST model again; it must have no operation. It lets all calls have their turn first."""
         self._start(self.registry.begin("restore", model.model_id), self._restore)
 
-    def unload(self, model_id: str, deadline: float | None = None) -> Operation:
-        """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
-        until = self.unload_deadline() if deadline is None else deadline
-        operation = self.registry.begin("unload", model_id, deadline=until)
-        operation.is_background = deadline is None
-        return self._start(operation, self._unload)
-
-    def unload_deadline(self) -> float:
-        """When an unload that begins now must have freed its model, by the clock of the loop: Triton has no bound of its own."""
-        return asyncio.get_running_loop().time() + self.unload_seconds
+    def unload(self, model_id: str, *, is_background: bool = False) -> Operation:
+        """Begin to unload, for a call or in the background; the id must have no operation."""
+        operation = self.registry.begin("unload", model_id)
+        operation.is_background = is_background
+        return self._start(operation, partial(self._take_down, phase="unload"))
 
     def unfinished(self, obstacle: str) -> UnloadUnfinished:
-        """The error of an unload whose deadline has come."""
+        """The error of an unload whose bound has come: Triton has none of its own."""
         return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
     def _start(self, operation: Operation, steps: Steps) -> Operation:
-        operation.start(self._run(operation, steps), self._ended)
+        operation.task = asyncio.create_task(self._run(operation, steps), name=f"{operation.kind} {operation.model.model_id}")
+        operation.task.add_done_callback(lambda _: self._ended(operation))
         return operation
 
     async def _run(self, operation: Operation, steps: Steps) -> None:
@@ -87,9 +83,9 @@ class Worker:
         try:
             outcome = await steps(operation)
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
-            outcome = self._failure(operation, error)
+            is_stopped, outcome = operation.is_ending, self._failure(operation, error)
             if operation.kind != "unload":
-                await self._undo(operation, outcome)
+                await self._undo(operation, outcome, is_stopped=is_stopped)
         operation.settle(outcome)
 
     def _ended(self, operation: Operation) -> None:
@@ -103,7 +99,7 @@ class Worker:
         """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
         told: AdapterError
         if isinstance(error, asyncio.CancelledError):  # without a reason: the loop ends
-            told = operation.stopped_by or Draining("the adapter is shutting down")
+            told = operation.outcome or Draining("the adapter is shutting down")
         elif isinstance(error, AdapterError):
             told = error
         else:
@@ -123,14 +119,14 @@ class Worker:
             return LoadedModel(model.size_bytes, self._concurrency(model))
         await self.ports.repository.claim(model.model_id)
         if model.state is not State.ABSENT or not self.registry.is_complete:
-            await self._take_down(operation, "undo")
+            await self._take_down(operation)
             await self.ports.repository.claim(model.model_id)  # the take-down gave the name back
         self.registry.move(model, State.PULLING)
         layout = await self.fetching.fetch(operation, spec)
         for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._send(operation, partial(self.facts.measured, model, spec, layout.size_bytes))
+            await self._send(operation)
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -146,7 +142,7 @@ class Worker:
         model = operation.model
         if model.content is not None:
             self.facts.check_deaths(model.content)
-        await self._send(operation, partial(self.facts.restored, model))
+        await self._send(operation)
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
         """
@@ -155,21 +151,20 @@ class Worker:
         Triton is asked last: its answer is the one that grows old.
         """
         model = operation.model
-        operation.enter("check", self._triton("Triton has not said whether it serves the model"))
+        operation.enter("check", lambda: self.ports.server.problem or "Triton has not said whether it serves the model")
         if await self.fetching.is_another(operation, spec):
             return False
         if model.state is State.LOADED:
             return await self.ports.server.is_ready(model.model_id)
         try:
             await self._restore(operation)
-        except ModelRefused as refused:  # now; it is loaded anew
-            self._count_failed(model, refused)
-            await self._take_down(operation, "undo")
+        except ModelRefused:  # now; it is loaded anew
+            await self._take_down(operation)
             return False
         return True
 
-    async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
-        """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
+    async def _send(self, operation: Operation) -> None:
+        """From PULLING (files placed) or LOST to LOADED."""
         model, server = operation.model, self.ports.server
 
         async def on_sent() -> None:
@@ -181,18 +176,16 @@ class Worker:
 
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
-            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
+            await server.load(model.model_id, on_sent, has_limit=operation.kind == "restore")
             reported = await self._measured(operation)
-        except ServerDied as died:
-            if model.state is State.LOADING:
-                self._count_failed(model, died)
-                if model.content is not None:
-                    self.facts.count_death(model.content.crash)
-                    self.facts.check_deaths(model.content)
+        except ServerDied:
+            if model.state is State.LOADING and model.content is not None:
+                self.facts.count_death(model.content.crash)
+                self.facts.check_deaths(model.content)
             raise
         if model.content is not None:
             self.facts.forget_deaths(model.content)
-        model.size_bytes = size(reported)
+        self.facts.measured(model, reported)
         if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
         self.registry.move(model, State.LOADED)
@@ -201,25 +194,17 @@ class Worker:
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
         model_id, server = operation.model.model_id, self.ports.server
-        operation.enter("measure", self._triton("Triton has not told the size of the model"))
+        operation.enter("measure", lambda: server.problem or "Triton has not told the size of the model")
         reported = await server.reported_bytes(model_id)
         if reported is None and not await server.is_ready(model_id):
-            if is_untouched(await server.index((model_id,))):
+            if is_untouched((await server.index()).get(model_id, ())):
                 raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
             raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
 
-    def _triton(self, words: str) -> Callable[[], str]:
-        """What a question to Triton waits for."""
-        return lambda: self.ports.server.problem or words
-
     # ---- down
 
-    async def _unload(self, operation: Operation) -> None:
-        await self._take_down(operation, "unload")
-        await operation.noted(self.ports.journal)
-
-    async def _undo(self, operation: Operation, failure: AdapterError) -> None:
+    async def _undo(self, operation: Operation, failure: AdapterError, *, is_stopped: bool) -> None:
         """
         Give back whatever a load or restore that has failed may hold. Never raises: what does not work leaves the model FAILED.
 
@@ -227,27 +212,20 @@ class Worker:
         """
         loop, model = asyncio.get_running_loop(), operation.model
         operation.outcome, operation.since = failure, loop.time()
-        if operation.stopped_by is not None or model.named is None:
+        if is_stopped or model.named is None:
             loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
-        if operation.kind == "restore" and operation.stopped_by is None:
-            self._count_failed(model, failure)
+        if not is_stopped and (operation.kind == "restore" or model.state is State.LOADING):
+            is_crash = isinstance(failure, (ServerDied, CrashesTriton))
+            self.registry.count_lost(model, "crashed" if is_crash else "refused", str(failure))
         is_unheard = model.state is State.LOADED and operation.is_sent and operation.kind == "load"  # no caller was told of it
-        is_hopeless = model.state is State.LOST and operation.kind == "restore" and operation.stopped_by is None
+        is_hopeless = model.state is State.LOST and operation.kind == "restore" and not is_stopped
         try:
             if model.state in (State.PULLING, State.LOADING, State.FAILED) or is_unheard or is_hopeless:
-                await self._take_down(operation, "undo")
+                await self._take_down(operation)
         except Exception as trouble:  # noqa: BLE001 - the outcome is known already; the model is FAILED and says so
             log.warning("undo.failed", model_id=model.model_id, state=model.state.value, cause=str(trouble))
-        await operation.noted(self.ports.journal)
 
-    def _count_failed(self, model: Model, failure: AdapterError) -> None:
-        """A model that Triton had lost does not come back from the files that are placed."""
-        if model.model_id in self.registry.lost:
-            outcome: Literal["crashed", "refused"] = "crashed" if isinstance(failure, ServerDied) else "refused"
-            log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=str(failure))
-            self.registry.count_lost(model, outcome)
-
-    async def _take_down(self, operation: Operation, phase: Phase) -> None:
+    async def _take_down(self, operation: Operation, phase: Phase = "undo") -> None:
         """
         From any state (ABSENT: unknown, so Triton is asked) to ABSENT: memory free, files gone, its artifact given up.
 
@@ -264,7 +242,7 @@ class Worker:
         try:
             await operation.noted(self.ports.journal)
             if model.state is State.UNLOADING:
-                await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
+                await self._free_memory(model.model_id)
             with operation.waits.on("the volume to give up the model's files"):
                 await self.ports.repository.remove(model.model_id)
         except BaseException:
@@ -274,10 +252,11 @@ class Worker:
         self.registry.move(model, State.ABSENT)
         if artifact is not None:
             await self.ports.store.release(artifact)
+        await operation.noted(self.ports.journal)
 
-    async def _free_memory(self, model_id: str, deadline: float) -> None:
+    async def _free_memory(self, model_id: str) -> None:
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self.unload_seconds):
                 await self.ports.server.unload(model_id)
         except TimeoutError:
             UNLOADS_UNFINISHED.inc()

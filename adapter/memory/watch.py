@@ -27,7 +27,7 @@ from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry import metrics
 from adapter.units import Endpoint, show_bytes
 from adapter.volume.boot import boot_seconds
-from adapter.workers import Threads
+from adapter.workers import Workers
 
 TICK_SECONDS, YOUNG_LOOK_SECONDS, IDLE_SECONDS = 0.4, 2.0, 5.0
 """
@@ -164,7 +164,7 @@ class Watch:
 
     async def run(self) -> None:
         """Until cancelled."""
-        threads = Threads("memory", 1)
+        threads = Workers("memory", 1)
         try:
             while True:
                 is_watching, at = self.ledger.is_watching, self._clock()
@@ -187,7 +187,7 @@ class Watch:
                     async with asyncio.timeout(YOUNG_LOOK_SECONDS if is_young else IDLE_SECONDS):
                         await (asyncio.sleep(TICK_SECONDS) if self.ledger.is_watching else self._is_stirred.wait())
         finally:
-            threads.shutdown()
+            threads.close()
 
     def _look(self, *, is_asking: bool, endpoint: Endpoint | None) -> tuple[Report | None, dict[str, devices.Device]]:
         """In a thread."""

@@ -97,7 +97,7 @@ class Settings:
         """No server that anybody could call, or one that would call itself. Ports that others have are told where we listen."""
         if self.spi.listen is None and not self.has_fronts:
             yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
-        if self.spi.listen == self.triton.reach:
+        if self.spi.listen is not None and self.spi.listen.address == self.triton.reach.address:
             yield f"the adapter (ADAPTER_PORT, ADAPTER_ENDPOINT) and Triton (RUNTIME_PORT, RUNTIME_ENDPOINT) are both {self.triton.reach}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.settings import kinds
+from adapter.settings.capacity import memory_bytes
 from adapter.settings.kinds import Group, Secret, choice, setting
 from adapter.units import Endpoint
 
@@ -25,8 +26,11 @@ class HttpSettings(Group):
     """Address that the HTTP fronts listen on."""
     max_body_bytes: int = setting("HTTP_MAX_BODY_BYTES", kinds.SIZE, "64Mi")
     """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
-    bodies_bytes: int = setting("HTTP_BODIES_BYTES", kinds.SIZE, "384Mi")
-    """Memory that the bodies of all requests may take at once, with what parsing makes of them."""
+    bodies_bytes: int = setting("HTTP_BODIES_BYTES", kinds.SIZE, None)
+    """
+    Memory that the bodies of all requests may take at once; the process that parses large ones may take as much again. Default: a
+    quarter of this container's limit of memory.
+    """
     max_connections: int = setting("HTTP_MAX_CONNECTIONS", kinds.CONNECTIONS, "1024")
     """Connections to one HTTP front at a time."""
     max_requests: int = setting("HTTP_MAX_REQUESTS", kinds.REQUESTS, "256")
@@ -39,6 +43,11 @@ class HttpSettings(Group):
     """Calls that need a header, as `model-repository,model-config:X-Admin=secret`, joined by `;`; without it they get 403."""
     restricted_api_file: Secret | None = setting("HTTP_RESTRICTED_API_FILE", kinds.SECRET_FILE, None)
     """File that holds it, instead of `HTTP_RESTRICTED_API`; read at start."""
+
+    def __post_init__(self) -> None:
+        """The bound in force, where none was given."""
+        if self.bodies_bytes is None:
+            object.__setattr__(self, "bodies_bytes", memory_bytes() // 4)
 
     @property
     def rules(self) -> str:

@@ -62,9 +62,9 @@ AUTO = -1
 """`auto`, where a number is expected."""
 
 
-def or_auto(kind: Kind) -> Kind:
-    """A number, or `auto`."""
-    return Kind(lambda text: AUTO if text.strip().lower() == "auto" else kind.parse(text), f"{kind.unit} or auto")
+def or_auto(kind: Kind, auto: Any) -> Kind:
+    """The kind, or `auto`, which is this value."""
+    return Kind(lambda text: auto if text.strip().lower() == "auto" else kind.parse(text), f"{kind.unit} or auto")
 
 
 def size(at_least: int = 0) -> Kind:
@@ -82,11 +82,6 @@ def choice(unit: str, *words: str, **others: str) -> Kind:
         return word
 
     return Kind(parse, unit)
-
-
-def parse_optional_bool(text: str) -> bool | None:
-    """A boolean, or `auto` for None."""
-    return None if text.strip().lower() == "auto" else parse_bool(text)
 
 
 def parse_absolute_path(text: str) -> Path:
@@ -144,9 +139,9 @@ FACTOR = Kind(parse_number, "factor")
 LOADS = whole(1, "loads")
 CONNECTIONS = whole(1, "connections")
 REQUESTS = whole(1, "requests")
-REQUESTS_OR_NONE = or_auto(whole(0, "requests"))
+REQUESTS_OR_NONE = or_auto(whole(0, "requests"), AUTO)
 BOOLEAN = Kind(parse_bool, "boolean")
-OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
+OPTIONAL_BOOLEAN = or_auto(BOOLEAN, None)
 NETWORKS = Kind(parse_networks, "networks")
 PATH = Kind(parse_absolute_path, "path")
 PATHS = Kind(parse_paths, "paths")

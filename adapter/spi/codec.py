@@ -133,8 +133,6 @@ def _model_type(value: Any) -> str:
     where = "modelKey field model_type"
     if isinstance(value, dict):
         where, value = f"{where}.name", _folded(value).get("name")
-    elif value is not None:
-        _typed(where, value, str, "a string or an object with a name")
     return _bare_type(_text(where, value) or "")
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,22 +101,19 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     try:
         addresses = _bind_socket(server, endpoint.socket) if endpoint.socket else _bind_port(server, endpoint)
         await server.start()
-    except BaseException:
+    except BaseException as error:
         await server.stop(None)
+        if isinstance(error, (OSError, RuntimeError)):
+            raise ListenError(f"{endpoint} cannot be used: {_why(error, endpoint.socket)}") from error
         raise
     return SpiServer(server, addresses)
 
 
-@contextmanager
-def _binding(where: object, hint: str = "") -> Iterator[None]:
-    """Raises ListenError: what is done inside has failed."""
-    try:
-        yield
-    except OSError as error:
-        taken = "; another adapter may be running, or ADAPTER_PORT is taken" if error.errno == errno.EADDRINUSE else ""
-        raise ListenError(f"{where} cannot be used: {(error.strerror or str(error)).partition(' (')[0].lower()}{taken}") from error
-    except RuntimeError as error:
-        raise ListenError(f"{where} cannot be used: gRPC failed to bind it{hint}") from error
+def _why(error: OSError | RuntimeError, path: Path | None) -> str:
+    if isinstance(error, RuntimeError):
+        return "gRPC failed to bind it" + (f": may we write to {path.parent}, and is nothing there but a socket?" if path else "")
+    taken = "; another adapter may be running, or ADAPTER_PORT is taken" if error.errno == errno.EADDRINUSE else ""
+    return f"{(error.strerror or str(error)).partition(' (')[0].lower()}{taken}"
 
 
 def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
@@ -128,9 +125,8 @@ def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
             hosts.append("[::1]")
     port = endpoint.port
     for host in hosts:
-        with _binding(f"{host}:{port}"):
-            _try_port(host, port)
-            port = server.add_insecure_port(f"{host}:{port}")
+        _try_port(host, port)
+        port = server.add_insecure_port(f"{host}:{port}")
     return [f"{host}:{port}" for host in hosts]
 
 
@@ -142,8 +138,7 @@ def _try_port(host: str, port: int) -> None:
 
 def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     """In place of what a dead server has left. gRPC removes the file when it stops."""
-    with _binding(f"the socket {path}", f": may we write to {path.parent}, and is nothing there but a socket?"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        server.add_insecure_port(f"unix:{path}")
-        path.chmod(SOCKET_MODE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    server.add_insecure_port(f"unix:{path}")
+    path.chmod(SOCKET_MODE)
     return [f"unix:{path}"]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from grpc import StatusCode
@@ -27,9 +27,6 @@ from adapter.settings.capacity import CapacitySettings
 from adapter.spi import codec
 from adapter.telemetry import metrics
 from adapter.telemetry.logs import note, noting
-
-if TYPE_CHECKING:
-    from adapter._pb.model_runtime_pb2_grpc import _ServicerContext
 
 INJECTED_METHODS = ("ModelInfer", "ModelMetadata", "ModelReady", "ModelConfig", "ModelStatistics")
 """What clients may call through ModelMesh. Never the repository, shared memory, trace or log methods: they control Triton."""
@@ -106,14 +103,14 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
             metrics.FAILURES.labels(method, AdapterError.reason)
 
     @answered
-    async def loadModel(self, request: pb.LoadModelRequest, context: _ServicerContext) -> pb.LoadModelResponse:
+    async def loadModel(self, request: pb.LoadModelRequest, context: object) -> pb.LoadModelResponse:
         """Answers when Triton serves the model."""
         loaded = await self._lifecycle.load(codec.decode(request, self._reserved_ids))
         note(size_bytes=loaded.size_bytes)
         return pb.LoadModelResponse(sizeInBytes=loaded.size_bytes, maxConcurrency=loaded.max_concurrency)
 
     @answered
-    async def unloadModel(self, request: pb.UnloadModelRequest, context: _ServicerContext) -> pb.UnloadModelResponse:
+    async def unloadModel(self, request: pb.UnloadModelRequest, context: object) -> pb.UnloadModelResponse:
         """
         Answers when the model's memory is free. An id that could never be loaded is free already.
 
@@ -126,7 +123,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         return pb.UnloadModelResponse()
 
     @answered
-    async def predictModelSize(self, request: pb.PredictModelSizeRequest, context: _ServicerContext) -> pb.PredictModelSizeResponse:
+    async def predictModelSize(self, request: pb.PredictModelSizeRequest, context: object) -> pb.PredictModelSizeResponse:
         """A request that loadModel will refuse gets the default: only loadModel's words reach the model's status."""
         try:
             size_bytes = await self._lifecycle.predict(codec.decode(request, self._reserved_ids))
@@ -137,12 +134,12 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         return pb.PredictModelSizeResponse(sizeInBytes=size_bytes)
 
     @answered
-    async def modelSize(self, request: pb.ModelSizeRequest, context: _ServicerContext) -> pb.ModelSizeResponse:
+    async def modelSize(self, request: pb.ModelSizeRequest, context: object) -> pb.ModelSizeResponse:
         """Size of a loaded model."""
         return pb.ModelSizeResponse(sizeInBytes=await self._lifecycle.size_of(request.modelId))
 
     @answered
-    async def runtimeStatus(self, request: pb.RuntimeStatusRequest, context: _ServicerContext) -> pb.RuntimeStatusResponse:
+    async def runtimeStatus(self, request: pb.RuntimeStatusRequest, context: object) -> pb.RuntimeStatusResponse:
         """STARTING or READY, never FAILING: that would end the ModelMesh process."""
         state = await self._lifecycle.status()
         self.has_told.set()

@@ -91,7 +91,7 @@ class Store:
         self._looks = Workers("look", 4)
         self._secrets = Workers("secret", 2)
         self._identities = Workers("identity", _IDENTITY_THREADS)
-        self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
+        self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets)
         self._mounted = Mounted(settings.pvc_mounts, root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR))
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))

@@ -12,6 +12,7 @@ import socket
 from contextlib import closing
 from http import HTTPStatus
 
+from adapter.telemetry.redaction import in_one_line
 from adapter.units import Endpoint
 
 _NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
@@ -49,10 +50,5 @@ def _ask(address: str, port: int, ready: bool, seconds: float) -> tuple[bool, st
     try:
         status, body = get(address, port, path, seconds)
     except (OSError, http.client.HTTPException) as error:
-        return False, f"{place}: no answer: {_shown(str(error) or type(error).__name__)}"
-    return status == HTTPStatus.OK and body.startswith(word), f"{place}: {status} {_shown(body)}"
-
-
-def _shown(text: str) -> str:
-    """One line that is safe on a terminal."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+        return False, f"{place}: no answer: {in_one_line(str(error) or type(error).__name__)}"
+    return status == HTTPStatus.OK and body.startswith(word), f"{place}: {status} {in_one_line(body)}"

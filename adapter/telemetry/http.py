@@ -96,9 +96,7 @@ class TelemetryServer:
             notice: what a ready adapter tells.
             triton: the health of Triton.
         """
-        self._heartbeat = heartbeat
-        self._readiness = readiness
-        self._notice = notice
+        self._heartbeat, self._readiness, self._notice = heartbeat, readiness, notice
         self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
         if triton is not None:
             self._routes["/healthz/triton"] = lambda: self._healthz_triton(triton())
@@ -153,11 +151,11 @@ class TelemetryServer:
             async with asyncio.timeout(CLIENT_SECONDS):
                 await writer.wait_closed()
         except (OSError, EOFError, asyncio.LimitOverrunError):
-            writer.transport.abort()  # it went, is too slow (TimeoutError), or sends a line that is too long
+            pass  # it went, is too slow (TimeoutError), or sends a line that is too long
         except Exception:  # whatever one request does, the next one is served
             log.exception("telemetry.request_failed")
-            writer.transport.abort()
         finally:
+            writer.transport.abort()
             self._clients.pop(writer, None)
 
     def _stuck(self) -> str | None:
@@ -169,11 +167,9 @@ class TelemetryServer:
         return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck) if stuck else _text(HTTPStatus.OK, "alive")
 
     def _readyz(self) -> Answer:
-        if stuck := self._stuck():
-            return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck)
-        if (problem := self._readiness()) is not None:
-            return _text(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {redact(problem)}")
-        notice = self._notice()
+        stuck, problem, notice = self._stuck(), self._readiness(), self._notice()
+        if stuck or problem is not None:
+            return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck or f"not ready: {redact(problem or '')}")
         return _text(HTTPStatus.OK, f"ready; {redact(notice)}" if notice else "ready")
 
     def _healthz_triton(self, health: TritonHealth) -> Answer:

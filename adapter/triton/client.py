@@ -38,8 +38,9 @@ CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1), *CONNECTION_OPTIONS)
 
 _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
+_CLOSED = ("Connection refused", "No such file or directory")
+"""The second one of a Unix socket."""
 _NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
-_UNKNOWN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
 
 
@@ -55,10 +56,6 @@ class TritonSilent(TritonAway):
     """No answer in time: Triton hangs, or is too slow."""
 
 
-class TritonStopping(TritonAway):
-    """Triton itself says that it does not serve: it is about to end."""
-
-
 class PortClosed(TritonAway):
     """There is nothing to connect to: Triton is starting; one that had answered before is no more."""
 
@@ -69,14 +66,6 @@ class TritonDied(TritonAway):
 
 class CallRefused(CallError):
     """Triton answered with an error, or what it answered cannot be read."""
-
-
-_AWAY: dict[str, type[TritonAway]] = {
-    "Connection refused": PortClosed,
-    "No such file or directory": PortClosed,  # of a Unix socket
-    "Server exiting": TritonStopping,
-    "Server not ready": TritonStopping,
-}
 
 
 class TritonClient:
@@ -108,7 +97,7 @@ class TritonClient:
         """
         reply = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), timeout_seconds)
         if not reply.live:
-            raise TritonStopping("ServerLive answers false")
+            raise TritonAway("ServerLive answers false")
 
     @property
     def is_connected(self) -> bool:
@@ -124,7 +113,7 @@ class TritonClient:
         reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
         return reply.name, reply.version
 
-    async def index(self, timeout_seconds: float = ANSWER_SECONDS) -> list[ServerModel]:
+    async def index(self, timeout_seconds: float | None = ANSWER_SECONDS) -> list[ServerModel]:
         """
         The rows of the repository index.
 
@@ -150,10 +139,8 @@ class TritonClient:
         """
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
         for key, value in (overrides or {}).items():
-            if isinstance(value, bytes):
-                request.parameters[key].bytes_param = value
-            else:
-                request.parameters[key].string_param = value
+            kind = "bytes_param" if isinstance(value, bytes) else "string_param"
+            setattr(request.parameters[key], kind, value)
         try:
             await self._call(self._stub.RepositoryModelLoad, request, None)
         except CallRefused as refused:
@@ -195,33 +182,33 @@ class TritonClient:
         try:
             reply = await method(request, timeout=timeout_seconds, metadata=self._headers)
         except grpc.aio.AioRpcError as error:
-            raise self._meaning(error.code(), error.details() or "", timeout_seconds) from error
+            raise _meaning(error.code(), error.details() or "", timeout_seconds) from error
         if reply is None:  # grpc.aio's answer when the reply cannot be parsed: a directory name that is not UTF-8
             raise CallRefused("Triton's answer cannot be parsed")
         return reply
 
-    def _meaning(self, code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
-        if code is grpc.StatusCode.UNAVAILABLE:
-            return self._unavailable(details)
-        if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
-            return TritonSilent(f"no answer within {timeout_seconds:g} s")
-        if code is grpc.StatusCode.CANCELLED or (code in _UNKNOWN and details.startswith(_BROKEN)):
-            return TritonDied(details)
-        return CallRefused(details)
 
-    def _unavailable(self, details: str) -> Exception:
-        """Of the one code that Triton and gRPC use for everything: what it was."""
-        if _RESTRICTED in details:  # never the value: Triton's words name the header alone
-            return WrongServer(
-                "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE "
-                "or TRITON_RESTRICTED_VALUE_FILE, to key (in small letters) and value of Triton's "
-                f"--grpc-restricted-protocol (it says: {details})"
-            )
-        if _EXPLICIT_MODE in details:
-            return WrongServer(
-                f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
-            )
-        if details.startswith(_NOT_TAKEN):
-            cause = details.rpartition(": ")[2]  # of gRPC's chain the last one
-            return _AWAY.get(cause, TritonAway)(cause)
+def _meaning(code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
+        return TritonSilent(f"no answer within {timeout_seconds:g} s")
+    if code is grpc.StatusCode.CANCELLED or details.startswith(_BROKEN):
         return TritonDied(details)
+    return _unavailable(details) if code is grpc.StatusCode.UNAVAILABLE else CallRefused(details)
+
+
+def _unavailable(details: str) -> Exception:
+    """Of the one code that Triton and gRPC use for everything: what it was."""
+    if _RESTRICTED in details:  # never the value: Triton's words name the header alone
+        return WrongServer(
+            "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE "
+            "or TRITON_RESTRICTED_VALUE_FILE, to key (in small letters) and value of Triton's "
+            f"--grpc-restricted-protocol (it says: {details})"
+        )
+    if _EXPLICIT_MODE in details:
+        return WrongServer(
+            f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
+        )
+    if not details.startswith(_NOT_TAKEN):
+        return TritonDied(details)
+    cause = details.rpartition(": ")[2]  # of gRPC's chain the last one
+    return PortClosed(cause) if cause in _CLOSED else TritonAway(cause)

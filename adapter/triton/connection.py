@@ -21,13 +21,11 @@ import structlog
 
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
-from adapter.triton.client import CallError, PortClosed, TritonAway, TritonClient, TritonSilent, TritonStopping
+from adapter.triton.client import CallError, PortClosed, TritonAway, TritonClient, TritonSilent
 from adapter.waits import end
 
 ASK_SECONDS = 1.0
 """Deadline of ServerLive, which takes 0.15 ms."""
-FRESH_SECONDS = 2.6
-"""An answer counts for so long without asking again: a little longer than the watch needs to notice a hang."""
 WATCH_SECONDS = 0.8
 """Between questions while Triton answers: a death is noticed within a second, a hang within two."""
 PAUSE_SECONDS = 0.1
@@ -55,11 +53,10 @@ class Connection:
         Infinite before the first answer, and after the port was found closed.
         """
         self._time = asyncio.get_running_loop().time
-        self._answered_at = -math.inf
-        """When Triton last answered; never since the last break."""
+        self._has_answered = False
+        """Since the last break."""
         self._silent_since = math.inf
         """When Triton last answered, be it with a refusal, or was first silent; infinite while its port is closed."""
-        self._breaks = 0
         self._asking: asyncio.Task[bool] | None = None
         self._name: str | None = None
         """Of the Triton that answered last: `--id`, without which all have the same. None before the first answer."""
@@ -67,10 +64,8 @@ class Connection:
         """The log says that Triton is away."""
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
-        self._has_returned = asyncio.Event()
-        """A return is not told yet."""
-        self._is_another = False
-        """What is not told yet is certainly another process."""
+        self.returns = asyncio.Queue[bool]()
+        """Of each return that is not told yet: whether it is certainly another process."""
 
     # ---- whether Triton answers
 
@@ -86,9 +81,9 @@ class Connection:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def answers(self) -> bool:
-        """Whether Triton answers now: asked once, unless it just did. Never raises."""
-        is_fresh = self._time() - self._answered_at < FRESH_SECONDS and self.client.is_connected
-        return (is_fresh and (self._asking is None or self._asking.done())) or await self.look()
+        """Whether Triton answers, as the last question has shown; asked where a connection has ended since. Never raises."""
+        is_known = self._has_answered and self.client.is_connected and (self._asking is None or self._asking.done())
+        return is_known or await self.look()
 
     async def look(self) -> bool:
         """Ask once, in one question with all who ask meanwhile. Never raises."""
@@ -120,32 +115,20 @@ class Connection:
             log.warning("triton.away", target=self.client.target, cause=str(failure))
         self._is_told = True
         self.problem = f"Triton does not answer at {self.client.target}: {failure}"
-        self._break()
+        self._has_answered = False
         TRITON_UP.set(0)
         if isinstance(failure, PortClosed):
             self._silent_since = self.began_at = math.inf
-        elif isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
-            self._silent_since = self._time()
-        else:
+        elif isinstance(failure, TritonAway):
             self._silent_since = min(self._silent_since, self._time())
+        else:
+            self._silent_since = self._time()
 
     async def close(self) -> None:
         """Ask no more."""
         await end(self._asking)
 
     # ---- whether it is the same process
-
-    async def returned(self) -> bool:
-        """
-        Wait for the next return, or take those that came while no caller waited.
-
-        Returns:
-            Whether one of them is certainly another process.
-        """
-        await self._has_returned.wait()
-        self._has_returned.clear()
-        is_another, self._is_another = self._is_another, False
-        return is_another
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that the models are gone. Counted once."""
@@ -159,33 +142,28 @@ class Connection:
 
     async def _ask(self) -> bool:
         if not self.client.is_connected:
-            self._break()
-        breaks, name, seconds = self._breaks, self._name, self.deadline_seconds
-        is_first = self._answered_at == -math.inf
+            self._has_answered = False
+        name, seconds = self._name, self.deadline_seconds
         try:
             await self.client.live(seconds)
-            if is_first:
+            if not self._has_answered:  # asked when the break was seen: the answer before may be older
                 name, self.version = await self.client.metadata(seconds)
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False
         now = self._silent_since = self._time()
-        if breaks != self._breaks or not self.client.is_connected:
-            return False  # the answer may be older than the break
+        if not self.client.is_connected:
+            return False
         if self.problem is not None:
             log.info("triton.answered", target=self.client.target)
         self._is_told, self.problem = False, None
         TRITON_UP.set(1)
-        if is_first and self._name is not None:
+        if not self._has_answered and self._name is not None:
             self._is_counted = False
-            if self.began_at == math.inf or name != self._name:
-                self._is_another = True
+            is_another = self.began_at == math.inf or name != self._name
+            if is_another:
                 self.confirm_restart()
-            self._has_returned.set()
+            self.returns.put_nowait(is_another)
         self.began_at = min(self.began_at, now)
-        self._answered_at, self._name = now, name
+        self._has_answered, self._name = True, name
         return True
-
-    def _break(self) -> None:
-        self._breaks += 1
-        self._answered_at = -math.inf

@@ -24,20 +24,18 @@ from copy import copy
 import structlog
 
 from adapter.errors import AdapterError, WrongServer
-from adapter.model import ServerModel, by_owner, owner_of
+from adapter.model import ServerModel
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
-from adapter.triton.client import CallError, TritonAway, TritonSilent
+from adapter.triton.client import CallError, TritonAway
 from adapter.triton.connection import ASK_SECONDS, Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
 from adapter.workers import retrieve
 
-LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 0.25
+LEAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.001, 0.005, 1.0
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
-DEADLINE_SECONDS = 600.0
-"""Of a question; doubled after each one that has got no answer."""
 LIVE_SECONDS, LIVE_FACTOR = 10.0, 4
 """During a listing Triton may be silent for 10 s, or four times as long as the listing before took."""
 REST_FACTOR = 10
@@ -53,15 +51,6 @@ FAILED_SECONDS = 10.0
 log = structlog.stdlib.get_logger(__name__)
 
 
-Listing = dict[str, list[ServerModel]]
-"""An answer: all rows of the index by model id, those of a bundle's inner models under the id of the bundle."""
-
-
-def named(listing: Listing, name: str) -> list[ServerModel]:
-    """The rows of one name of Triton's."""
-    return [row for row in listing.get(owner_of(name), ()) if row.name == name]
-
-
 class Index:
     """Asks for the index, again where that helps."""
 
@@ -69,11 +58,10 @@ class Index:
         self._connection = connection
         self._repository = repository
         self._time = asyncio.get_running_loop().time
-        self._deadline_seconds = DEADLINE_SECONDS
         self._turn = asyncio.Lock()
-        self._next: asyncio.Task[Listing | None] | None = None
+        self._next: asyncio.Task[list[ServerModel] | None] | None = None
         """A question that is not sent yet: who asks now gets its answer."""
-        self._sent: asyncio.Task[Listing | None] | None = None
+        self._sent: asyncio.Task[list[ServerModel] | None] | None = None
         self._began = math.inf
         """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
@@ -81,25 +69,29 @@ class Index:
         self._ended_at = 0.0
         self._owed_until = 0.0
         """When Triton will have had the rest for all its answers."""
-        self._slow: str | None = None
-        """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
         self._failure: str | None = None
         """Why the last listing failed; None after a listing that did not."""
-        INDEX_SECONDS.set_function(lambda: max(self._seconds, self._under_way_seconds()))
+        INDEX_SECONDS.set_function(lambda: max(self._seconds, self._time() - self._began))
 
     @property
     def problem(self) -> str | None:
         """Why there is no index now: the last listing has failed, or one takes long. From any thread."""
-        is_known = self._time() < self._ended_at + FAILED_SECONDS
-        return self._under_way() or (self._failure if is_known else None)
+        seconds = self._time() - self._began
+        if seconds > SLOW_SECONDS:
+            return f"Triton has needed {seconds:.0f} s to list its model repository, and has not done so yet"
+        return self._failure if self._time() < self._ended_at + FAILED_SECONDS else None
 
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
-        return self._under_way() or self._slow
+        if REST_FACTOR * self._seconds <= LONGEST_REST_SECONDS:
+            return None
+        share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
+        needed = f"it has needed {self._seconds:.0f} s to list its model repository"
+        return f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
 
-    async def ask(self) -> Listing | None:
-        """The answer to a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
+    async def ask(self) -> list[ServerModel] | None:
+        """All rows, by a question that is not sent yet; None: it failed. Raises WrongServer: the index is restricted."""
         if self._next is None:
             self._next = asyncio.create_task(self._question(), name="question for Triton's index")
             self._next.add_done_callback(retrieve)
@@ -110,39 +102,32 @@ class Index:
 
     async def rows(self, name: str) -> list[ServerModel] | None:
         """As `ask`, of one name of Triton's."""
-        listing = await self.ask()
-        return None if listing is None else named(listing, name)
+        rows = await self.ask()
+        return None if rows is None else [row for row in rows if row.name == name]
 
     async def pause(self, since: float) -> None:
         """
-        Between two looks of one who waits since then: a quarter of that time at most, 5 ms to 0.25 s.
+        Between two looks of one who waits since then: half of that time at most, 5 ms to 1 s.
 
         All who wait look at the same times, so one answer is for many: looks at times of their own made the 99th percentile of
         inference beside 50 unloads four times as long.
         """
         now = self._time()
-        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 4, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
+        step = 2.0 ** math.floor(math.log2(min(max((now - since) / 2, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)))
         await asyncio.sleep(max(step - now % step, LEAST_PAUSE_SECONDS))
 
-    async def listing(self, *, can_wait: bool = False) -> Listing:
-        """
-        As `ask`; waits for a Triton that is away, or cannot list its folder.
-
-        Args:
-            can_wait: Triton has its whole rest before, however long the last answer took.
-        """
-        if can_wait:
-            await asyncio.sleep(self._owed_until - self._time())
-        while (listing := await self.ask()) is None:
+    async def listing(self) -> list[ServerModel]:
+        """As `ask`; waits for a Triton that is away, or cannot list its folder."""
+        while (rows := await self.ask()) is None:
             await self._connection.wait()
             await asyncio.sleep(PAUSE_SECONDS)
-        return listing
+        return rows
 
     async def close(self) -> None:
         """Ask no more."""
         await end(self._sent, self._next)
 
-    async def _question(self) -> Listing | None:
+    async def _question(self) -> list[ServerModel] | None:
         """Asked when the one before has its answer, and Triton had its rest. None: it failed."""
         async with self._turn:
             rest_until = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
@@ -154,11 +139,7 @@ class Index:
             self._began = self._time()
             self._connection.deadline_seconds = max(LIVE_SECONDS, LIVE_FACTOR * self._seconds)
             try:
-                rows = await self._connection.client.index(self._deadline_seconds)
-            except TritonSilent:
-                log.warning("index.expired", seconds=self._deadline_seconds)
-                self._deadline_seconds *= 2
-                return None
+                rows = await self._connection.client.index(None)  # whether Triton hangs is what ServerLive tells
             except TritonAway as away:
                 self._connection.lost(away)
                 return None
@@ -169,7 +150,7 @@ class Index:
                 self._connection.deadline_seconds = ASK_SECONDS
                 self._ended()
             self._failure = None
-            return by_owner(rows)
+            return rows
 
     async def _mend(self, cause: str) -> None:
         """After a listing that failed."""
@@ -187,18 +168,3 @@ class Index:
         self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
-        self._slow = None
-        if REST_FACTOR * self._seconds > LONGEST_REST_SECONDS:
-            share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
-            needed = f"it has needed {self._seconds:.0f} s to list its model repository"
-            self._slow = f"Triton is slow: {needed}, which takes {share:.0%} of its time while unloads wait for it"
-
-    def _under_way(self) -> str | None:
-        seconds = self._under_way_seconds()
-        if seconds <= SLOW_SECONDS:
-            return None
-        return f"Triton has needed {seconds:.0f} s to list its model repository, and has not done so yet"
-
-    def _under_way_seconds(self) -> float:
-        """How long the question under way has been without an answer; 0 where there is none. From any thread."""
-        return max(0.0, self._time() - self._began)

@@ -1,13 +1,11 @@
 """
 The loads that Triton has, and which one it gets next.
 
-A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It
-is *left*: it gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load
-threads. `ended` lets the unload of the same model wait for it. The models of a bundle are one load, one after the
-other.
-
-Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the
-background). First come, first served within a class.
+A load has a slot while it has a caller, and a place while Triton has it. Triton cannot cancel a load: when the caller
+goes, the load goes on in Triton. It is *left*: it gives its slot to the next one, and keeps its place until it ends,
+for it may keep one of Triton's load threads. `ended` lets the unload of the same model wait for it. The models of a
+bundle are one load, one after the other. First come, first served: the lifecycle begins restores only for slots that no
+load with a call needs.
 
 Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a
 load that Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a
@@ -17,20 +15,17 @@ Triton that lives on has the load, and the index tells how it ends.
 from __future__ import annotations
 
 import asyncio
-from bisect import insort
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import structlog
 
-from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, WrongServer, some
+from adapter.errors import BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides
 from adapter.triton.client import TritonDied
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named
+from adapter.triton.index import Index
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import end
@@ -62,7 +57,7 @@ class Limits:
     places: int
     """Most loads at once, those without callers included: as many as Triton has load threads."""
     load_seconds: float
-    """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    """The timeout that is announced to ModelMesh: so long a load with a limit may be in Triton."""
     silent_seconds: float = 60.0
     """So long a Triton that accepts connections may be silent."""
 
@@ -75,11 +70,9 @@ class Loads:
         self._index = index
         self._repository = repository
         self._limits = limits
-        self._loads: dict[str, _Load] = {}
-        self._tickets: list[tuple[bool, str]] = []
-        """Of the loads that wait, in the order of their turns: whether it yields, and the model id."""
-        self._changed = asyncio.Event()
-        """Set when a slot or a ticket is given back, then replaced."""
+        self._loads: list[_Load] = []
+        """Those with a place, the oldest first."""
+        self._slots, self._places = asyncio.Semaphore(limits.slots), asyncio.Semaphore(limits.places)
         self.answered: set[str] = set()
         """
         Model ids of which no load is in Triton.
@@ -88,7 +81,7 @@ class Loads:
         """
 
     async def load(
-        self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False, overrides: Overrides | None = None
+        self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False, overrides: Overrides | None = None
     ) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
@@ -96,40 +89,43 @@ class Loads:
         Of a bundle, the inner models that Triton does not load with the top model come first.
 
         Raises:
-            BudgetExceeded: it yields, and has been in Triton for too long; Triton goes on with it.
+            BudgetExceeded: it has a limit, and has been in Triton for too long; Triton goes on with it.
             ModelRefused, ServerDied, WrongServer
         """
-        await self._turn(model_id, yields=yields)
-        load = _Load(model_id, _now())
-        self._begin(load, self._work(load, on_sent, overrides))
-        patience = self._limits.load_seconds if yields else None
-        try:
-            while not (await asyncio.wait({load.work}, timeout=patience))[0]:
-                # a load that waits for another one of its bundle, or for a Triton that is away, costs no patience
-                is_late = load.may_go_on and _now() - load.since > self._limits.load_seconds / 2
-                if is_late and self._connection.problem is None:
-                    raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
-            load.work.result()
-        finally:
-            load.is_left = load.may_go_on
-            if not load.is_left:
-                load.work.cancel()
-            self._wake()
+        patience = self._limits.load_seconds if has_limit else None
+        await self.ended(model_id)  # without a slot: it holds up no other
+        async with self._slots:
+            await self._places.acquire()
+            load = _Load(model_id, _now())
+            load.work = asyncio.create_task(self._work(load, on_sent, overrides), name=f"load of {model_id}")
+            load.work.add_done_callback(lambda task: self._end(load, None if task.cancelled() else task.exception()))
+            self._loads.append(load)
+            try:
+                while not (await asyncio.wait({load.work}, timeout=patience))[0]:
+                    # a load that waits for another one of its bundle, or for a Triton that is away, costs no patience
+                    is_late = load.may_go_on and _now() - load.since > self._limits.load_seconds / 2
+                    if is_late and self._connection.problem is None:
+                        raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
+                load.work.result()
+            finally:
+                load.is_left = load.may_go_on
+                if not load.is_left:
+                    load.work.cancel()
 
     async def ended(self, model_id: str) -> None:
         """Wait until no load of this model, or of its bundle, is in Triton."""
-        while load := self._loads.get(model_id):
-            await asyncio.wait({load.work})
+        while works := [load.work for load in self._loads if load.model_id == model_id]:
+            await asyncio.wait(works)
 
     def sent_at(self) -> dict[str, float]:
         """Of the loads that Triton has, by model id: when they were sent, by the clock of the loop. From any thread."""
-        return {model_id: load.since for model_id, load in self._loads.copy().items() if load.may_go_on}
+        return {load.model_id: load.since for load in self._loads.copy() if load.may_go_on}
 
     def queue(self) -> str | None:
         """Which models hold the slots, or the places, and since when; None when the next one has its turn."""
-        left, held = self._held(is_left=True), self._held()
-        if self._free() > 0:
+        if not self._slots.locked() and not self._places.locked():
             return None
+        left, held = [load for load in self._loads if load.is_left], [load for load in self._loads if not load.is_left]
         words = [f"{_named(left)} still in Triton, though nobody waits for the end any more"] if left else []
         words += [f"{_named(held)} under way"] if held else []
         full = "there is no free loading slot"
@@ -139,46 +135,17 @@ class Loads:
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
-        await end(*(load.work for load in self._loads.values()))
-
-    # ---- slots
-
-    async def _turn(self, model_id: str, *, yields: bool) -> None:
-        """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load holds up no other."""
-        ticket = (yields, model_id)
-        insort(self._tickets, ticket, key=lambda each: each[0])
-        try:
-            while self._free() <= 0 or ticket != next((each for each in self._tickets if each[1] not in self._loads), None):
-                await self._changed.wait()
-        finally:
-            self._tickets.remove(ticket)
-            self._wake()
-
-    def _held(self, *, is_left: bool = False) -> list[_Load]:
-        """The loads with a caller, or those without, the oldest first."""
-        return sorted((load for load in self._loads.values() if load.is_left is is_left), key=lambda load: load.since)
-
-    def _free(self) -> int:
-        return min(self._limits.slots - len(self._held()), self._limits.places - len(self._loads))
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        await end(*(load.work for load in self._loads))
 
     # ---- one load
 
-    def _begin(self, load: _Load, work: Coroutine[Any, Any, None]) -> None:
-        self._loads[load.model_id] = load
-        load.work = asyncio.create_task(work, name=f"load of {load.model_id}")
-        load.work.add_done_callback(lambda task: self._end(load, None if task.cancelled() else task.exception()))
-
     def _end(self, load: _Load, cause: BaseException | None) -> None:
-        """The next one that waits may have slot and place."""
+        """The next one that waits may have its place."""
         if load.is_left:
             seconds = round(_now() - load.since, 1)
             log.info("load.ended_unwanted", model_id=load.model_id, seconds=seconds, cause=cause and str(cause))
-        del self._loads[load.model_id]
-        self._wake()
+        self._loads.remove(load)
+        self._places.release()
 
     async def _work(self, load: _Load, on_sent: Callable[[], Awaitable[None]], overrides: Overrides | None) -> None:
         """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
@@ -220,14 +187,12 @@ class Loads:
 
         Raises:
             ServerDied: the Triton that had the load is gone.
+            WrongServer: Triton restricts the index.
             ModelRefused: it has failed.
         """
         since = _now()
         while self._connection.began_at == began_at:
-            rows = None
-            with suppress(WrongServer):  # a load that is forgotten keeps a thread of Triton unseen
-                rows = await self._index.rows(name)
-            if rows is not None:
+            if (rows := await self._index.rows(name)) is not None:
                 states = {row.state for row in rows if row.state}
                 if not states:
                     break
@@ -243,11 +208,9 @@ class Loads:
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
         inner_names = self._repository.inner_names(model_id)
-        listing = await self._index.listing() if inner_names else {}
-        for name in inner_names:
-            rows = [row for row in named(listing, name) if row.reason and not row.holds_memory]
-            if rows and not any(row.reason == "unloaded" for row in rows):
-                return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
+        for row in await self._index.listing() if inner_names else ():
+            if row.name in inner_names and row.reason not in ("", "unloaded") and not row.holds_memory:
+                return f"{_shown_inner(row.name)}: {one_line(row.reason)}"
         return None
 
 

@@ -32,8 +32,6 @@ from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-_KEPT, _KEPT_BYTES = 1024, 64 * 1024
-"""Small files of models that are remembered, and how long they are at most."""
 
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
@@ -57,16 +55,14 @@ class Repository:
         self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
         self._own_bytes: dict[str, int] = {}
         """By the names of the folder, bytes of files that the cache does not count: those that have no name outside the folder."""
-        self._probes: set[str] = set()
-        """Names of those that are in use; others were left, by this process or by one that was killed."""
+        self._probe = PROBE + secrets.token_hex(8)
+        """Of this process; others were left by one that was killed."""
         self._has_others = own is not None
         self._own = set(own or ())
         self._workers = Workers("repository", THREADS)
         self._inner = placing.inner_of(self.folder)
         """Model id → Triton's names of its inner models."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-        self._small_files: dict[tuple[str, str, str], bytes | None] = {}
-        """Model id, identity of its directory, path in it → what was read there."""
 
     @property
     def problem(self) -> str | None:
@@ -78,8 +74,8 @@ class Repository:
         return tuple(sorted(self._inner.get(model_id, ())))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
-        """The inner models to load before the model itself, in this order."""
-        return self._loaded_first.get(model_id, ())
+        """The inner models to load before the model itself, in this order; all of them, where an earlier process has placed the bundle."""
+        return self._loaded_first.get(model_id, self.inner_names(model_id))
 
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be another writer's."""
@@ -139,7 +135,8 @@ class Repository:
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        self._inner = await self._run("the models cannot be taken out of", self._clear)
+        await self._run("the models cannot be taken out of", self._clear)
+        self._inner.clear()
         self._loaded_first.clear()
         self._own.clear()
 
@@ -153,41 +150,31 @@ class Repository:
 
     async def small_file(self, model_id: str, placed: str | None, path: str, most_bytes: int) -> bytes | None:
         """
-        A file in the model's directory, as of this placement; None: there is none, or the adapter has not placed the model.
+        A file in the model's directory; None: there is none, or the adapter has not placed the model.
 
         Raises InvalidModel: it is longer than allowed. Raises VolumeFailed: it cannot be read.
         """
         if placed is None:
             return None
-        key, content = (model_id, placed, path), None
-        if key in self._small_files:
-            return self._small_files[key]
         try:
-            content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{path}", most_bytes))
+            return await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{path}", most_bytes))
+        except FileNotFoundError:
+            return None
         except OSError as error:
-            if not isinstance(error, FileNotFoundError):
-                kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
-                raise kind(f"{path} of the model cannot be read: {error.strerror}") from error
-        if len(content or b"") <= _KEPT_BYTES:
-            self._small_files[key] = content
-            if len(self._small_files) > _KEPT:
-                del self._small_files[next(iter(self._small_files))]
-        return content
+            kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
+            raise kind(f"{path} of the model cannot be read: {error.strerror}") from error
 
     # ---- other entries
 
-    async def ensure_directory(self, model_id: str) -> bool:
+    async def ensure_directory(self, model_id: str) -> None:
         """
         Make an empty directory if there is none (a file makes way): Triton's index leaves out what has no directory.
-
-        Returns:
-            Whether it was made.
 
         Raises:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
-        return await self._run("no directory for the model can be made in", lambda _: self._ensure_directory(path))
+        await self._run("no directory for the model can be made in", lambda _: self._ensure_directory(path))
 
     async def remove_empty(self, name: str) -> None:
         """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
@@ -196,19 +183,17 @@ class Repository:
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
-        """Inside, there is an empty directory with a name of its own. Raises AdapterError."""
-        self._probes.add(name := PROBE + secrets.token_hex(8))
+        """Inside, there is an empty directory with a name of its own; one user at a time. Raises AdapterError."""
         try:
-            await self.ensure_directory(name)
-            yield name
+            await self.ensure_directory(self._probe)
+            yield self._probe
         finally:
-            self._probes.discard(name)
-            await self.remove(name)
+            await self.remove(self._probe)
 
     async def sweep(self) -> None:
         """
         Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead,
-        and empty directories of `probe` that were left. Where others place models, too, only the last.
+        and directories of `probe` that an earlier process has left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -283,31 +268,25 @@ class Repository:
         identities = placing.identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
-    def _ensure_directory(self, path: Path) -> bool:
+    def _ensure_directory(self, path: Path) -> None:
         if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
-            return False
+            return
         if not self.folder.is_dir():  # else an unload goes on, whatever else of the volume is lost
             self._volume.restore()
         self._discard([path])
         with suppress(FileExistsError), self._space.reservation() as reserved:  # another thread was first
             reserved.insist(lambda: make_plain_directory(path))
-        return True
 
-    def _clear(self, _stop: Stop) -> dict[str, set[str]]:
-        """Returns the inner models that are left. Raises as `_discard`."""
+    def _clear(self, _stop: Stop) -> None:
         self._discard(path for path in self._entries() if not self.is_of_others(path.name))
-        return placing.inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.trash.tidy()
         wrong: list[Path] = []
         for path in self._entries():
             stop.check()
-            if not self._has_others and (not placing.is_plain_directory(path) or not is_utf8(path.name)):
-                cause = "not a directory that the adapter placed"
-                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
+            is_wrong = not self._has_others and (not placing.is_plain_directory(path) or not is_utf8(path.name))
+            if is_wrong or (path.name.startswith(PROBE) and path.name != self._probe):
+                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="no model of the adapter")
                 wrong.append(path)
-            elif path.name.startswith(PROBE) and path.name not in self._probes:
-                with suppress(OSError):  # whatever is in it is not ours
-                    path.rmdir()
         self._discard(wrong)

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from adapter.errors import ModelRefused, ServerError, WrongServer, some
-from adapter.model import Overrides, ServerModel
+from adapter.model import Overrides, Rows, by_owner
 from adapter.telemetry.metrics import STUCK
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named
+from adapter.triton.index import Index
 from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.unloads import Unloads
@@ -74,7 +73,7 @@ class Health:
 
 
 class TritonServer:
-    """The `ModelServer` and the `OtherModels` of `adapter.ports`, where the contract of each call is written."""
+    """The `ModelServer` of `adapter.ports`, where the contract of each call is written."""
 
     def __init__(self, client: TritonClient, repository: Repository, limits: Limits) -> None:
         self._client = client
@@ -88,9 +87,9 @@ class TritonServer:
         self._wrong: str | None = None
         # what the parts do for the lifecycle as it is
         self.watch = connection.watch
-        self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
+        self.returned, self.confirm_restart = connection.returns.get, connection.confirm_restart
         self.queue = self._loads.queue
-        self.unload = self.unload_other = self._unloads.free
+        self.unload = self._unloads.free
         self.purge = self._unloads.purge
         STUCK.labels("load").set_function(lambda: len(self._stuck("load")))
         STUCK.labels("unload").set_function(lambda: len(self._stuck("unload")))
@@ -114,20 +113,20 @@ class TritonServer:
 
     # ---- models
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False) -> None:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
         """
         self._unloads.forget(model_id)
         try:
-            await self._loads.load(model_id, on_sent, yields=yields)
+            await self._loads.load(model_id, on_sent, has_limit=has_limit)
         except ModelRefused as refused:
             if self._wrong is None:
                 raise
             raise WrongServer(self._wrong) from refused
 
     async def load_other(self, name: str, overrides: Overrides) -> None:
-        """As `OtherModels`: it shares Triton's load threads with the adapter's own models."""
+        """As `ModelServer`: it shares Triton's load threads with the adapter's own models."""
         await self._loads.load(name, _nothing, overrides=overrides)
 
     def obstacle(self, model_id: str) -> str:
@@ -140,10 +139,9 @@ class TritonServer:
         """Whether Triton serves the model now, and was not told to unload it, as by a purge that failed."""
         return model_id not in self._unloads.asked_at() and all(await self._answers(model_id, self._client.ready) or [False])
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
-        """Rows of the repository index, waiting for a Triton that is away or cannot list its folder."""
-        listing = await self._index.listing(can_wait=can_wait)
-        return list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
+    async def index(self) -> Rows:
+        """The repository index, waiting for a Triton that is away or cannot list its folder."""
+        return by_owner(await self._index.listing())
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -169,13 +167,11 @@ class TritonServer:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""
         await self._connection.wait()
         try:
-            await self._repository.sweep()
             async with self._repository.probe() as probe:
                 await self._unloads.tell(probe)
-                is_listed = bool(named(await self._index.listing(), probe))
-            if not is_listed:
-                wrong = f"Triton's --model-repository is not {self._repository.folder}"
-                raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
+                if not any(row.name == probe for row in await self._index.listing()):
+                    wrong = f"Triton's --model-repository is not {self._repository.folder}"
+                    raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
             raise

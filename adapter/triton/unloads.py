@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from math import inf
 
 from adapter.errors import ServerError
@@ -34,10 +33,6 @@ from adapter.waits import end
 
 PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
-ANSWER_SECONDS = 10.0
-"""
-After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs.
-"""
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
 AT_VOLUME = "waiting for the volume to take a directory for the model"
@@ -53,8 +48,8 @@ class _Asked:
     """An unload that was asked for, and has not ended well. Times are those of the loop."""
 
     since: float
-    left_at: float = inf
-    """When a caller has gone before the end."""
+    until: float = inf
+    """It is remembered for so long; finite where a caller has gone before the end."""
     sight: str | None = None
     """What the index said of it last: `version 1 has been UNLOADING`. Or AT_VOLUME."""
 
@@ -74,8 +69,8 @@ class Unloads:
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
-        counted = {name: asked for name, asked in self._asked.copy().items() if self._counts(asked)}
-        return {owner_of(name): asked.since for name, asked in counted.items() if asked.sight != AT_VOLUME}
+        told = [each for each in self._asked.copy().items() if each[1].until > self._time() and each[1].sight != AT_VOLUME]
+        return {owner_of(name): asked.since for name, asked in told}
 
     def forget(self, model_id: str) -> None:
         """Triton loads the model anew: what became of an unload that was left does not matter any more."""
@@ -84,7 +79,8 @@ class Unloads:
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
         try:
-            await self._connection.retry_while_away(partial(self._call, name, has_dependents=has_dependents))
+            async with self._calls:
+                await self._connection.retry_while_away(partial(self._client.unload, name, has_dependents=has_dependents))
         except CallError as refused:
             raise ServerError(f"Triton does not unload the model: {one_line(str(refused))}") from refused
 
@@ -101,13 +97,10 @@ class Unloads:
         """
         owner, inner, repository = owner_of(name), self._repository.inner_names(name), self._repository
         is_theirs = repository.is_of_others(name)
-        is_made = False
         with self._asking(name) as asked:
             try:
                 await self._loads.ended(owner)
-                if is_theirs:  # its files may have come with the load, and another client may be loading it, too
-                    is_made = await repository.ensure_directory(name)
-                if is_theirs or owner not in self._loads.answered:
+                if is_theirs or owner not in self._loads.answered:  # another client may be loading a model of others, too
                     for part in (name, *inner):
                         await self._until(asked, part, LOADING)
                 self._loads.answered.discard(owner)
@@ -119,7 +112,7 @@ class Unloads:
                         await self._until(asked, part, HELD)
                 UNLOAD_WAIT_SECONDS.observe(self._time() - began)
             finally:
-                if is_made:
+                if is_theirs:  # its files may have come with the load: then a look has made its directory
                     await repository.remove_empty(name)
 
     def obstacle(self, name: str) -> str:
@@ -128,9 +121,8 @@ class Unloads:
             seconds = self._time() - sent_at
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
         asked = self._asked.get(name)
-        if asked is None or asked.sight is None:
-            return self._index.problem or "Triton has not answered the unload"
-        return self._index.problem or f"{asked.sight} for {self._time() - asked.since:.0f} s"
+        sight = f"{asked.sight} for {self._time() - asked.since:.0f} s" if asked and asked.sight else None
+        return self._index.problem or sight or "Triton has not answered the unload"
 
     async def purge(self) -> None:
         """
@@ -147,14 +139,6 @@ class Unloads:
         await self._repository.clear()
 
     # ---- one unload
-
-    async def _call(self, name: str, *, has_dependents: bool) -> None:
-        """One call, of `PARALLEL` at a time."""
-        await self._calls.acquire()
-        with ExitStack() as turn:
-            turn.callback(self._calls.release)
-            turn.callback(asyncio.get_running_loop().call_later(ANSWER_SECONDS, turn.close).cancel)
-            await self._client.unload(name, has_dependents=has_dependents)
 
     async def _until(self, asked: _Asked, name: str, states: frozenset[str]) -> None:
         """
@@ -189,20 +173,17 @@ class Unloads:
         cannot.
         """
         asked = self._asked.get(name)
-        if asked is None or not self._counts(asked):
+        if asked is None or asked.until <= self._time():
             asked = self._asked[name] = _Asked(self._time())
-        asked.left_at, asked.sight = inf, None
+        asked.until, asked.sight = inf, None
         try:
             yield asked
         except asyncio.CancelledError:
-            asked.left_at = self._time()
+            asked.until = self._time() + REMEMBERED_SECONDS
             raise
         finally:
-            if asked.left_at == inf:
+            if asked.until == inf:
                 self._asked.pop(name, None)
-
-    def _counts(self, asked: _Asked) -> bool:
-        return self._time() - asked.left_at < REMEMBERED_SECONDS
 
     async def _held(self) -> set[str]:
         """
@@ -210,7 +191,7 @@ class Unloads:
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
-        rows = list(chain(*(await self._index.listing()).values()))
+        rows = await self._index.listing()
         served: set[str] = set()
         with suppress(CallError):  # a Triton without statistics: models without a directory are not found
             served = await self._connection.retry_while_away(self._client.served_names)

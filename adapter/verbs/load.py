@@ -27,7 +27,7 @@ from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
 
 METRICS_SECONDS = 2.0
-BAR_WIDTH, CLEAR_LINE = 30, "\033[K"
+BAR_WIDTH, CLEAR_LINE, TRITONS_LOAD = 30, "\r\033[K", "Triton loads it"
 MOST_SHOWN = 16
 """Elements of an output."""
 
@@ -69,16 +69,17 @@ def run(chosen: Namespace) -> Iterator[str]:
 
 
 def _progress(model_id: str, sizes: Iterator[int | None]) -> Iterator[str]:
-    """A bar on a terminal, elsewhere a line for each of its steps; and a line at the end."""
+    """What the adapter does, on a terminal in one line that changes, elsewhere a line for each step of the pull and for what follows it."""
     is_terminal, shown = sys.stdout.isatty(), ""
     for size in sizes:
-        bar, _, amounts = _bar(model_id).partition(" ")
-        if size is None and bar and (is_terminal or bar != shown):
-            yield f"\r{bar} {amounts}{CLEAR_LINE}" if is_terminal else f"{bar} {amounts}\n"
-            shown = bar
-    if shown and is_terminal:
-        yield f"\r{CLEAR_LINE}"
-    yield f"{model_id}: loaded, {size:,} bytes\n"
+        words = _bar(model_id) or (TRITONS_LOAD if shown else "listing")
+        step = words.partition(" ")[0]
+        if size is None and is_terminal:
+            yield f"{CLEAR_LINE}{words}"
+        elif size is None and step not in (shown, "listing"):
+            yield f"{words}\n"
+        shown = shown if step == "listing" else step
+    yield f"{CLEAR_LINE if is_terminal else ''}{model_id}: loaded, {size:,} bytes\n"
 
 
 def _bar(model_id: str) -> str:
@@ -138,27 +139,27 @@ def shape_and_data(info: Any, values: Sequence[str] | None) -> tuple[list[int], 
         shape[open_ends[-1]] = len(values) // math.prod(shape)
     if math.prod(shape) != len(values):
         raise NotDoneError(f"{info.name} has the shape {list(info.shape)}, which {len(values)} values do not fill")
-    is_text = info.datatype == "BYTES"
-    return shape, joined(value.encode() for value in values) if is_text else b"".join(_packed(info, value) for value in values)
+    if info.datatype == "BYTES":
+        return shape, joined(value.encode() for value in values)
+    return shape, b"".join(_packed(info, value) for value in values)
 
 
 def elements_of(raw: bytes, datatype: str) -> list[Any]:
     """Raw form → numbers, or texts."""
     if datatype == "BYTES":
         return [element.decode(errors="replace") for element in split(raw)]
-    if datatype == "BF16":
-        return [struct.unpack("<f", b"\0\0" + raw[at : at + 2])[0] for at in range(0, len(raw), 2)]
+    if datatype == "BF16":  # the upper half of FP32
+        raw, datatype = b"".join(b"\0\0" + raw[at : at + 2] for at in range(0, len(raw), 2)), "FP32"
     return [element for (element,) in struct.iter_unpack(f"<{DATATYPES[datatype][0]}", raw)]
 
 
 def _packed(info: Any, value: str) -> bytes:
-    code = DATATYPES[info.datatype][0]
+    code = "f" if info.datatype == "BF16" else DATATYPES[info.datatype][0]
     try:
-        if info.datatype == "BF16":
-            return struct.pack("<f", float(value))[2:]
-        return struct.pack(f"<{code}", float(value) if code in "efd" else int(value))
+        packed = struct.pack(f"<{code}", float(value) if code in "efd" else int(value))
     except (ValueError, struct.error, OverflowError):
         raise NotDoneError(f"{info.name}: {value!r} is no {info.datatype}") from None
+    return packed[2:] if info.datatype == "BF16" else packed
 
 
 def _named_values(text: str) -> tuple[str, list[str]]:

@@ -15,14 +15,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from adapter.errors import AdapterError, some
-from adapter.journal.file import NAME, Found, JournalProblem, read
-from adapter.memory.report import Report
+from adapter.journal import NAME, Found, JournalProblem, read
+from adapter.memory import report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.records import Record
 from adapter.settings.process import TritonSettings
@@ -31,11 +32,10 @@ from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.verbs import sizes
-from adapter.verbs.cells import age, short, shown, table
+from adapter.verbs.tables import age, short, shown, table
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
-from adapter.workers import Threads
+from adapter.workers import Workers
 
 TRITON_SECONDS = 5.0
 PROBE_SECONDS = 2.0
@@ -44,7 +44,7 @@ VOLUME_SECONDS = 20.0
 FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
-"""Folder of a pulled model: its key, and what makes the name unique."""
+"""Folder of a pulled model: its key, and what makes the name unique. One without a version has another name: it goes with its model."""
 AskAdapter = Callable[..., tuple[bool, str]]
 """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and a line that says so, or why not."""
 View = Mapping[str, Any]
@@ -71,7 +71,7 @@ class Places:
     placed: Mapping[str, Placed] = field(default_factory=dict)
     artifacts: frozenset[str] = frozenset()
     """Keys."""
-    memory: Report | None = None
+    memory: report.Report | None = None
     """The reporter's, of Triton."""
     version: str = ""
     rows: Mapping[str, list[ServerModel]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     is_alive, words = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
         is_ready, words = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
-    threads = Threads("look", 1)  # a volume that hangs does not keep the process
+    threads = Workers("look", 1)  # a volume that hangs does not keep the process
     try:
         places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
     except TimeoutError:
@@ -128,13 +128,26 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
 
 
 def _on_volume(volume: VolumeSettings) -> Places:
-    """All but Triton's part."""
-    places = Places({"journal": None}, artifacts=_artifacts(volume.cache_dir), memory=sizes.told(volume.memory_path))
-    places.placed, places.problems["folder"] = _placed(volume)
+    """All but Triton's part, as the adapter itself reads it; a volume that was not claimed is never written to."""
+    places = Places({"journal": None, "folder": None})
+    with suppress(OSError):
+        told = report.read(volume.memory_path)
+        places.memory = told if told is not None and abs(boot_seconds() - told.at) < report.OLD_SECONDS else None
+    with suppress(OSError):
+        names = [entry.name for entry in (volume.cache_dir / "artifacts").iterdir()]
+        places.artifacts = frozenset(name.partition(".")[0] for name in names if _ARTIFACT.fullmatch(name))
     try:
         places.journal = read(volume.cache_dir / NAME, boot_id())
     except JournalProblem as problem:
         places.problems["journal"] = str(problem)
+    if not volume.repository_dir.is_dir():
+        places.problems["folder"] = "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
+        return places
+    try:
+        with closing(Repository(Volume(volume.repository_dir, volume.cache_dir))) as repository:
+            places.placed = asyncio.run(repository.inventory())
+    except (OSError, AdapterError) as error:
+        places.problems["folder"] = f"it cannot be read: {error}"
     return places
 
 
@@ -157,6 +170,11 @@ def _model(name: str, places: Places) -> dict[str, Any]:
 
 
 def _noted(record: Record, places: Places) -> dict[str, Any]:
+    known = places.journal.sizes.get(record.content.spec) if record.content else None
+    size = None
+    if known is not None and known.content == record.content:
+        measured = known.size_bytes if known.is_seen else None
+        size = {"source": known.source, "predicted_bytes": known.predicted_bytes, "measured_bytes": measured}
     return {
         "state": record.state,
         "since": _moment(record.since),
@@ -165,7 +183,7 @@ def _noted(record: Record, places: Places) -> dict[str, Any]:
         "path": redact(record.path),
         "storage_key": record.storage_key,
         "size_bytes": record.size_bytes,
-        "size": sizes.of(record, places.journal.sizes),
+        "size": size,
     }
 
 
@@ -199,28 +217,6 @@ async def _ask_triton(triton: TritonSettings, places: Places) -> None:
         await client.close()
 
 
-def _placed(volume: VolumeSettings) -> tuple[Mapping[str, Placed], str | None]:
-    """As the adapter itself takes its inventory; a volume that was not claimed is never written to."""
-    if not volume.repository_dir.is_dir():
-        return {}, "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
-    repository = Repository(Volume(volume.repository_dir, volume.cache_dir))
-    try:
-        return asyncio.run(repository.inventory()), None
-    except (OSError, AdapterError) as error:
-        return {}, f"it cannot be read: {error}"
-    finally:
-        repository.close()
-
-
-def _artifacts(cache_dir: Path) -> frozenset[str]:
-    """Keys of artifacts. Pulled files without a version have another kind of name: they go with their model."""
-    try:
-        found = [entry.name for entry in (cache_dir / "artifacts").iterdir() if not entry.is_symlink()]
-    except OSError:
-        return frozenset()
-    return frozenset(name.partition(".")[0] for name in found if _ARTIFACT.fullmatch(name))
-
-
 def text(view: View, *, drift_only: bool) -> str:
     """The whole view: what each place says, the models that disagree, the others, and the sum."""
     lines = [f"{title:9}{shown(redact(words))}" for title, words in _head(view)]
@@ -244,10 +240,7 @@ def as_json(view: View, *, drift_only: bool) -> str:
 def _head(view: View) -> Iterator[tuple[str, str]]:
     """Titles and words: of each place, and of Triton's deaths."""
     adapter, triton, journal, folder = view["adapter"], view["triton"], view["journal"], view["folder"]
-    records = [model["adapter"] for model in view["models"] if model["adapter"]]
     yield "adapter", f"alive, {adapter['words']}" if adapter["alive"] else adapter["words"]
-    if not adapter["alive"] and journal["problem"] is None and records:
-        yield "", "so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers"
     if triton["problem"] is None:
         ready = sum(serves(model["id"], rows_of(model)) for model in view["models"])
         yield "triton", f"{triton['version'] or ''} at {triton['endpoint']}, serves {_count(ready, 'model')}"
@@ -266,12 +259,13 @@ def _table(models: Sequence[View], view: View) -> Iterator[str]:
     rows = []
     for model in models:
         record, folder, artifact = model["adapter"], model["folder"], model["artifact"]
+        size = (record and record["size_bytes"]) or (folder and folder["size_bytes"])
         cells = (
             "?" if view["journal"]["problem"] is not None else record["state"] if record else "-",
             "?" if view["triton"]["problem"] is not None else triton_word(model["id"], rows_of(model)),
             "?" if view["folder"]["problem"] is not None else "-" if not folder else "placed" if folder["placed_by_adapter"] else "other",
             "-" if not artifact else artifact["key"][:8] if artifact["exists"] else "gone",
-            _size(model),
+            "-" if size is None else short(size),
             age(view["time"] - record["since"]) if record else "-",
         )
         rows.append(("!" if model["drift"] else " ", cells, model["id"]))
@@ -319,13 +313,6 @@ def _summary(view: View) -> str:
     unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"] is not None]
     more = f", but {' and '.join(unasked)} could not be asked" if unasked else ""
     return f"{total}{f' ({parts})' if parts else ''}: {end}{more}."
-
-
-def _size(model: View) -> str:
-    told = model["adapter"]["size_bytes"] if model["adapter"] else 0
-    if not told and model["folder"] is None:
-        return "-"
-    return short(told or model["folder"]["size_bytes"])
 
 
 def _count(number: int, what: str) -> str:

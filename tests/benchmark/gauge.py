@@ -30,14 +30,7 @@ class Figures:
     """Resident before the pull, with everything imported and warm."""
     peak_mib: float = 0.0
     """Most that was resident during the pull."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """What the server was asked for."""
     more: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def above_idle_mib(self) -> float:
-        """Memory that the pull took."""
-        return max(0.0, self.peak_mib - self.idle_mib)
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,6 @@ class Job:
     """What all keys begin with; equal to the only one where there is one."""
     folder: str
     """Empty, on the volume."""
-    threads: int = 8
     store: str = "s3"
     env: dict[str, str] = field(default_factory=dict)
     """Settings of the adapter."""
@@ -87,20 +79,13 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Job:
         """From a command line."""
-        found = json.loads(text)
-        found["keys"], found["warm"] = [(key, size) for key, size in found["keys"]], tuple(found["warm"])
-        return cls(**found)
+        return cls(**json.loads(text))
 
 
-def status_mib(field_name: str, pid: int | str = "self") -> float:
+def status_mib(field_name: str, pid: int | str) -> float:
     """`VmRSS` now, or `VmHWM` at most."""
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.partition(f"{field_name}:")[2].split()[0]) / 1024
-
-
-def forget_peak(pid: int | str = "self") -> None:
-    """The peak counts from now on. Source: proc(5), clear_refs."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 @contextmanager
@@ -109,7 +94,7 @@ def gauged(job: Job, pid: int | None = None) -> Iterator[Figures]:
     who = "self" if pid is None else pid
     job.touch()
     figures = Figures(idle_mib=status_mib("VmRSS", who))
-    forget_peak(who)
+    Path(f"/proc/{who}/clear_refs").write_text("5")  # the peak counts from now on: proc(5)
     began = time.perf_counter()
     yield figures
     figures.seconds = time.perf_counter() - began

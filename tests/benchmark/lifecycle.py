@@ -24,14 +24,14 @@ import grpc
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.settings import Settings
-from adapter.storage.secret.merging import StorageConfig
 from adapter.telemetry import logs
 from adapter.triton.client import TritonClient
 from adapter.wiring import build
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.report import OURS, Finding, Row
+from tests.benchmark.report import OURS, Finding
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
+from tests.real.models import write
 
 ROUNDS, BLOCKS, WARM = 200, 5, 10
 SETTLED = 300
@@ -56,10 +56,10 @@ class OneBucket:
 
     only: MemoryBucket
 
-    async def warm(self, config: StorageConfig) -> None:
+    async def warm(self, config: object) -> None:
         """Nothing to make."""
 
-    async def bucket(self, config: StorageConfig) -> MemoryBucket:
+    async def bucket(self, config: object) -> MemoryBucket:
         """The bucket."""
         return self.only
 
@@ -89,9 +89,7 @@ async def bridge() -> AsyncIterator[Bridge]:
     with tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
         (folder / "s3").write_text('{"type": "s3", "bucket": "b"}')
-        bucket = MemoryBucket()
-        bucket.put("m/config.pbtxt", b'backend: "python"\n')
-        bucket.put("m/1/model.py", b"class TritonPythonModel: pass\n")
+        bucket = MemoryBucket({"m/config.pbtxt": b'backend: "python"\n', "m/1/model.py": b"class TritonPythonModel: pass\n"})
         async with FakeTriton(folder / "_triton_models") as triton:
             environ = {
                 "CONTAINER_MEM_REQ_BYTES": "64GiB", "ROOT_MODEL_DIR": made, "STORAGE_CONFIG_DIR": made, "METRICS_PORT": "0",
@@ -126,10 +124,8 @@ async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
             trip = statistics.median(trips)
             own = statistics.median((load - statistics.median(fake)) / trip for load in loads)
             case = f"own time of a load, {count} models known"
-            finding.rows += [
-                Row("lifecycle", case, OURS, own, "round trips", False),
-                Row("lifecycle", case, "goal", GOAL_TRIPS, "round trips", False),
-            ]
+            for client, trips_of in ((OURS, own), ("goal", GOAL_TRIPS)):
+                finding.add(case, client, trips_of, "round trips")
             finding.notes.append(
                 f"{count} models known: a bare round trip takes {trip * 1000:.2f} ms, a load {statistics.median(loads) * 1000:.1f} ms, "
                 f"Triton's part of it {statistics.median(fake) * 1000:.1f} ms."
@@ -160,17 +156,9 @@ async def _asked_of_triton(rig: Bridge) -> list[str]:
     return sorted(usual, key=list(ASKED).index)
 
 
-def _place_bare(rig: Bridge) -> None:
-    """A model that the adapter does not know."""
-    repository = rig.folder / "_triton_models/bare"
-    (repository / "1").mkdir(parents=True, exist_ok=True)
-    (repository / "1/model.py").touch()
-    (repository / "config.pbtxt").write_text('backend: "python"\n')
-
-
 async def _bare(rig: Bridge, asked: list[str], times: int) -> list[float]:
-    """The same calls to Triton without the adapter."""
-    _place_bare(rig)
+    """The same calls to Triton without the adapter, for a model that it does not know."""
+    write({"config.pbtxt": b'backend: "python"\n', "1/model.py": b""}, rig.folder / "_triton_models/bare")
     client = TritonClient(rig.triton.target)
     found = []
     for number in range(WARM + times):
@@ -190,28 +178,20 @@ async def _round_trips(times: int) -> list[float]:
         return request
 
     found = []
-    async with _served("bench.Echo", "Say", answer) as channel:
-        call: Any = channel.unary_unary("/bench.Echo/Say")
-        for number in range(WARM + times):
-            began = time.perf_counter()
-            await call(b"x" * 100)
-            found += [time.perf_counter() - began] if number >= WARM else []
-    return found
-
-
-@asynccontextmanager
-async def _served(service: str, method: str, answer: Callable[[bytes, object], Awaitable[bytes]]) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to a server that has this one call."""
     server = grpc.aio.server()
     handler: Any = grpc.unary_unary_rpc_method_handler(answer)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Say": handler}),))
     with tempfile.TemporaryDirectory() as folder:
-        address = f"unix:{folder}/s.sock"
-        server.add_insecure_port(address)
+        server.add_insecure_port(f"unix:{folder}/s.sock")
         await server.start()
-        async with grpc.aio.insecure_channel(address) as channel:
-            yield channel
+        async with grpc.aio.insecure_channel(f"unix:{folder}/s.sock") as channel:
+            call: Any = channel.unary_unary("/bench.Echo/Say")
+            for number in range(WARM + times):
+                began = time.perf_counter()
+                await call(b"x" * 100)
+                found += [time.perf_counter() - began] if number >= WARM else []
         await server.stop(0)
+    return found
 
 
 async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[float]]:

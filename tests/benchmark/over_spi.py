@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmark.gauge import Figures, Job, gauged
-from tests.benchmark.go_adapter import GoAdapter, is_built
+from tests.benchmark.go_adapter import PROGRAM, GoAdapter
 from tests.benchmark.ours import storage_config
-from tests.benchmark.rig import OURS, Client, Place
+from tests.benchmark.rig import OURS, PEERS, Client
 from tests.fakes.background_triton import BackgroundTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 
 
-def loaded(started: Callable[..., Any], job: Job, _place: Place) -> Figures:
+def loaded(started: Callable[..., Any], job: Job) -> Figures:
     """One load. What has come stays where it is."""
     folder = Path(job.folder)
     (folder / "config").mkdir()
@@ -29,24 +29,22 @@ def loaded(started: Callable[..., Any], job: Job, _place: Place) -> Figures:
         with adapter, Mesh(adapter.channel_target, triton.target) as mesh:
             mesh.start()
             mesh.load("warm", "onnx", job.warm[0], storage_key="k")
-            kind = "onnx" if len(job.keys) == 1 else "tensorflow"
             with gauged(job, adapter.pid) as figures:
-                mesh.load("measured", kind, job.prefix, storage_key="k")
+                mesh.load("measured", "onnx" if len(job.keys) == 1 else "tensorflow", job.prefix, storage_key="k")
             figures.more["roots"] = {job.prefix: _kept(folder, job)}
     return figures
 
 
 def _kept(folder: Path, job: Job) -> str:
     """Where the files of the model are, after the adapter has gone: by its layout in the repository."""
-    laid = folder / "volume/_triton_models/measured/1"
     kept = folder / "kept"
     for key, _ in job.keys:
         below = key.removeprefix(job.prefix).lstrip("/") or key.rpartition("/")[2]
-        source = laid / below
         (kept / below).parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(source.resolve(), kept / below)
+        shutil.move((folder / "volume/_triton_models/measured/1" / below).resolve(), kept / below)
     return str(kept)
 
 
 OVER_SPI = Client(OURS.name, partial(loaded, AdapterProcess))
-GO = Client("go adapter", partial(loaded, GoAdapter), lambda _: is_built())
+GO = Client("go adapter", partial(loaded, GoAdapter), PROGRAM.exists)
+ALTERNATIVES = (*PEERS, GO)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmark.report import OURS, Row, number, rows_of
+from tests.benchmark.report import OURS, number
 from tests.prove.report import markdown_table
 
 MEASURED = Path(__file__).resolve().parents[2] / "deploy/docs/performance.json"
@@ -53,31 +52,28 @@ FIGURES = (
 def blocks() -> dict[str, Callable[[], str]]:
     """Name of a block of the page → what stands in it."""
     measured = json.loads(MEASURED.read_text())
-    return {"machine": partial(_machine, measured), "figures": partial(_figures, rows_of(measured))}
+    machine = [{"machine": name, "": value} for name, value in measured["machine"].items()]
+    rows = [row for phase in measured["phases"] for row in phase["rows"]]
+    return {
+        "machine": lambda: markdown_table(machine) + "\n",
+        "figures": lambda: markdown_table([_line(figure, rows) for figure in FIGURES]) + "\n",
+    }
 
 
-def _machine(measured: Mapping[str, Any]) -> str:
-    return markdown_table([{"machine": name, "": value} for name, value in measured["machine"].items()]) + "\n"
-
-
-def _figures(rows: Sequence[Row]) -> str:
-    return markdown_table([_line(figure, rows) for figure in FIGURES]) + "\n"
-
-
-def _line(figure: Figure, rows: Sequence[Row]) -> dict[str, str]:
+def _line(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Raises KeyError: it was not measured."""
-    found = {row.client: row for row in rows if (row.phase, row.case) == (figure.phase, figure.case)}
+    found = {row["client"]: row for row in rows if (row["phase"], row["case"]) == (figure.phase, figure.case)}
     ours = found.pop(OURS)
-    best = max if ours.is_more_better else min
-    other = best(found.values(), key=lambda row: row.value) if figure.other == "best" else found[figure.other]
-    ratio = ours.value / other.value
-    is_held = ratio >= figure.goal if ours.is_more_better else ratio <= figure.goal
-    beside = f"{number(other.value)} {other.unit}"
+    is_more_better = ours["is_more_better"]
+    best = (max if is_more_better else min)(found.values(), key=lambda row: row["value"])
+    other = best if figure.other == "best" else found[figure.other]
+    ratio = ours["value"] / other["value"]
+    is_held = ratio >= figure.goal if is_more_better else ratio <= figure.goal
     return {
         "what": figure.what,
-        "ours": f"{number(ours.value)} {ours.unit}",
-        "compared with": f"{beside}, {other.client}",
+        "ours": f"{number(ours['value'])} {ours['unit']}",
+        "compared with": f"{number(other['value'])} {other['unit']}, {other['client']}",
         "ratio": f"{ratio:.2f}",
-        "goal": f"{'≥' if ours.is_more_better else '≤'} {figure.goal:g}",
+        "goal": f"{'≥' if is_more_better else '≤'} {figure.goal:g}",
         "held": "yes" if is_held else "**no**",
     }

@@ -13,7 +13,6 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from tests.benchmark.gauge import MIB, Job, gauged, told
 
 PART_BYTES = 16 * MIB
 CHUNK_BYTES = MIB
+THREADS = 8
 BUCKET = "models"
 Pull = Callable[[list[tuple[str, int]]], None]
 Part = tuple[str, int, int, int]
@@ -49,7 +49,7 @@ def in_threads(job: Job, keys: list[tuple[str, int]], worker: Callable[[queue.Si
     parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
     for part in parts_of(keys):
         parts.put(part)
-    threads = [threading.Thread(target=worker, args=(parts, files)) for _ in range(job.threads)]
+    threads = [threading.Thread(target=worker, args=(parts, files)) for _ in range(THREADS)]
     for thread in threads:
         parts.put(None)
         thread.start()
@@ -90,29 +90,21 @@ def threads(job: Job) -> Pull:
 
 def awscrt(job: Job) -> Pull:
     """Amazon's common runtime, straight to files."""
+    from awscrt import io  # noqa: PLC0415
     from awscrt.auth import AwsCredentialsProvider  # noqa: PLC0415
     from awscrt.http import HttpHeaders, HttpRequest  # noqa: PLC0415
-    from awscrt.io import (  # noqa: PLC0415
-        ClientBootstrap,
-        ClientTlsContext,
-        DefaultHostResolver,
-        EventLoopGroup,
-        TlsContextOptions,
-    )
     from awscrt.s3 import S3Client, S3RequestTlsMode, S3RequestType  # noqa: PLC0415
 
-    group = EventLoopGroup(os.cpu_count() or 1)
-    bootstrap = ClientBootstrap(group, DefaultHostResolver(group))
+    group = io.EventLoopGroup(os.cpu_count() or 1)
     options: dict[str, Any] = {"tls_mode": S3RequestTlsMode.DISABLED}
-    url = urlsplit(job.url)
     if job.ca:
-        trust = TlsContextOptions()
+        trust = io.TlsContextOptions()
         trust.override_default_trust_store_from_path(None, job.ca)
-        made = ClientTlsContext(trust).new_connection_options()
+        made = io.ClientTlsContext(trust).new_connection_options()
         made.set_server_name("localhost")
         options = {"tls_mode": S3RequestTlsMode.ENABLED, "tls_connection_options": made}
     client = S3Client(
-        bootstrap=bootstrap,
+        bootstrap=io.ClientBootstrap(group, io.DefaultHostResolver(group)),
         region="us-east-1",
         credential_provider=AwsCredentialsProvider.new_static("k", "s"),
         throughput_target_gbps=25,
@@ -124,7 +116,7 @@ def awscrt(job: Job) -> Pull:
         waiting = [
             client.make_request(
                 type=S3RequestType.GET_OBJECT,
-                request=HttpRequest("GET", f"/{BUCKET}/{key}", HttpHeaders([("Host", url.netloc)])),
+                request=HttpRequest("GET", f"/{BUCKET}/{key}", HttpHeaders([("Host", urlsplit(job.url).netloc)])),
                 recv_filepath=target(job, key),
             ).finished_future
             for key, _ in keys
@@ -169,7 +161,6 @@ def main() -> None:
     name, job = sys.argv[1], Job.from_json(sys.argv[2])
     pull = PEERS[name](job)
     pull([job.warm])
-    Path(target(job, job.warm[0])).unlink()
     with gauged(job) as figures:
         pull(job.keys)
     told(figures)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
-import os
 import shutil
-import ssl
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tests.benchmark.gauge import MIB, Figures, Job
 from tests.benchmark.peers import target
@@ -41,74 +37,31 @@ class Network:
     latency_ms: float = 0
     connection_mb: float = 0
     is_tls: bool = False
-    has_whole_pages: bool = False
-    """For a client that never asks for a second page."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where clients write, and what runs the ones with a venv of their own."""
-
-    folder: Path
-    peers_python: Path = PEERS_PYTHON
-    threads: int = 8
-
-    def new(self) -> Path:
-        """An empty folder. Whoever fills it removes it; the end of this process does where a signal was quicker."""
-        return Path(tempfile.mkdtemp(prefix=_own_prefix(self.folder), dir=self.folder))
-
-
-@functools.cache
-def _own_prefix(folder: Path) -> str:
-    """What the names of this process begin with there; what is left of them goes with its end."""
-    prefix = f"bench-{os.getpid()}-"
-
-    def remove() -> None:
-        for path in folder.glob(f"{prefix}*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-    atexit.register(remove)
-    return prefix
 
 
 class BenchServer:
     """`tests.benchmark.server` as a process of its own."""
 
     def __init__(self, network: Network, specs: Sequence[str]) -> None:
-        self.network = network
-        self.items = {item.key: item for spec in (*specs, WARM) for item in items_of(spec)}
         self._specs = [*specs, WARM]
+        self.items = {item.key: item for spec in self._specs for item in items_of(spec)}
         self._made = tempfile.TemporaryDirectory(prefix="bench-server-", ignore_cleanup_errors=True)
-        self._folder = Path(self._made.name)
+        self.ca = f"{self._made.name}/ca.pem" if network.is_tls else ""
+        """File with the authority to trust."""
+        words = [f"--latency-ms={network.latency_ms}", f"--connection-mb={network.connection_mb}", f"--port={free_ports(1)[0]}"]
+        words += [f"--tls={self._made.name}"] if network.is_tls else []
+        self._command = [sys.executable, "-m", "tests.benchmark.server", *words, *self._specs]
         self._child: Child | None = None
         self.url = ""
 
-    @property
-    def ca(self) -> str:
-        """Whom to trust."""
-        return str(self._folder / "ca.pem") if self.network.is_tls else ""
-
-    def counts(self) -> dict[str, int]:
-        """What has been asked for since the start."""
-        context = ssl.create_default_context(cafile=self.ca) if self.ca else None
-        handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
-        with urllib.request.build_opener(*handlers).open(f"{self.url}/-/counts", timeout=10) as answer:
-            found: dict[str, int] = json.load(answer)
-        return found
-
-    def job(self, prefix: str, place: Place, **options: object) -> Job:
-        """Pull everything that begins so."""
+    def job(self, prefix: str, folder: Path | None = None, **options: Any) -> Job:
+        """Pull everything that begins so, into a new folder below this one."""
         keys = [(item.key, item.size_bytes) for item in self.items.values() if item.key.startswith(prefix)]
-        made = Job(url=self.url, ca=self.ca, keys=keys, prefix=prefix, folder=str(place.new()), threads=place.threads)
-        return replace(made, **options)  # type: ignore[arg-type] # as the fields are
+        own = {"url": self.url, "ca": self.ca, "keys": keys, "prefix": prefix}
+        return Job(**{**own, "folder": tempfile.mkdtemp(prefix="bench-", dir=folder), **options})
 
     def __enter__(self) -> BenchServer:
-        network = self.network
-        words: list[str] = [f"--latency-ms={network.latency_ms}", f"--connection-mb={network.connection_mb}", f"--port={free_ports(1)[0]}"]
-        words += [f"--tls={self._folder}"] if network.is_tls else []
-        words += ["--whole-pages"] if network.has_whole_pages else []
-        command = [sys.executable, "-m", "tests.benchmark.server", *words, *self._specs]
-        self._child = child = Child("bench-server", command, env=child_environment())
+        self._child = child = Child("bench-server", self._command, env=child_environment())
         try:
             child.wait_until(lambda: "://" in child.log_text() and child.log_text().endswith("\n"), "listening", START_SECONDS)
         except BaseException:
@@ -127,17 +80,13 @@ class WrongBytes(Exception):
     """A client has not got what the server has, so its figures mean nothing."""
 
 
-class Unavailable(Exception):
-    """A client cannot run here. One sentence."""
-
-
 @dataclass(frozen=True)
 class Client:
-    """Somebody who pulls."""
+    """Pulls."""
 
     name: str
-    run: Callable[[Job, Place], Figures]
-    is_available: Callable[[Place], bool] = field(default=lambda _: True)
+    run: Callable[[Job], Figures]
+    is_available: Callable[[], bool] = lambda: True
 
 
 def child_environment() -> dict[str, str]:
@@ -147,46 +96,29 @@ def child_environment() -> dict[str, str]:
 
 def ran(command: Sequence[str | Path]) -> Figures:
     """A child that measures itself. Raises RuntimeError with the end of what it has said, TimeoutExpired."""
-    words = [str(word) for word in command]
-    with subprocess.Popen(words, cwd=TOP, env=child_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        try:
-            said, complained = child.communicate(timeout=RUN_SECONDS)
-        except BaseException:
-            child.kill()
-            child.wait()  # else it writes on into a folder that is being removed
-            raise
-    if child.returncode or not said.strip():
-        raise RuntimeError(f"{' '.join(words[:5])} ended with {child.returncode}: {complained[-1500:]}")
-    return Figures(**json.loads(said.strip().splitlines()[-1]))
-
-
-def adapter(job: Job, _place: Place) -> Figures:
-    """Our `Store`."""
-    return ran([sys.executable, "-m", "tests.benchmark.ours", job.to_json()])
+    done = subprocess.run(command, cwd=TOP, env=child_environment(), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    if done.returncode or not done.stdout.strip():
+        raise RuntimeError(f"{' '.join(map(str, command[:5]))} ended with {done.returncode}: {done.stderr[-1500:]}")
+    return Figures(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def _peer(name: str) -> Client:
-    def run(job: Job, place: Place) -> Figures:
-        python = place.peers_python if name in OF_THEIR_VENV else sys.executable
-        return ran([python, "-m", "tests.benchmark.peers", name, job.to_json()])
-
-    return Client(name, run, lambda place: name not in OF_THEIR_VENV or place.peers_python.exists())
+    python = PEERS_PYTHON if name in OF_THEIR_VENV else Path(sys.executable)
+    return Client(name, lambda job: ran([python, "-m", "tests.benchmark.peers", name, job.to_json()]), python.exists)
 
 
-OURS = Client("ours", adapter)
+OURS = Client("ours", lambda job: ran([sys.executable, "-m", "tests.benchmark.ours", job.to_json()]))
 PEERS: tuple[Client, ...] = (
     _peer("threads"),
-    Client("rclone", lambda job, _: rclone(job), lambda _: rclone_program().exists()),
+    Client("rclone", rclone, lambda: rclone_program().exists()),
     *(_peer(name) for name in OF_THEIR_VENV),
 )
 
 
-def measured(client: Client, server: BenchServer, job: Job, place: Place, *, is_checked: bool) -> Figures:
-    """One run: what it cost, what it asked for, and with `is_checked` whether the bytes are right. Leaves nothing."""
+def measured(client: Client, server: BenchServer, job: Job, *, is_checked: bool) -> Figures:
+    """One run: what it cost, and with `is_checked` whether the bytes are right. Leaves nothing."""
     try:
-        before = server.counts()
-        figures = client.run(job, place)
-        figures.counts = {kind: count - before[kind] for kind, count in server.counts().items()}
+        figures = client.run(job)
         if is_checked:
             check(client.name, server, job, figures)
     finally:
@@ -197,7 +129,7 @@ def measured(client: Client, server: BenchServer, job: Job, place: Place, *, is_
 def check(name: str, server: BenchServer, job: Job, figures: Figures) -> None:
     """Raise WrongBytes for a file of another length, or with other bytes at its ends or in between."""
     for key, size in job.keys:
-        path = _path_of(name, job, key, figures)
+        path = _path_of(job, key, figures)
         item = server.items[key]
         if path is None or not path.is_file() or path.stat().st_size != size:
             raise WrongBytes(f"{name}: {key} is missing or has another length")
@@ -208,9 +140,7 @@ def check(name: str, server: BenchServer, job: Job, figures: Figures) -> None:
                     raise WrongBytes(f"{name}: {key} has other bytes at {at}")
 
 
-def _path_of(name: str, job: Job, key: str, figures: Figures) -> Path | None:
-    if name == "rclone" and len(job.keys) > 1:
-        return Path(job.folder) / "tree" / key.removeprefix(job.prefix.rstrip("/") + "/")
+def _path_of(job: Job, key: str, figures: Figures) -> Path | None:
     roots: dict[str, str] | None = figures.more.get("roots")
     if roots is None:
         return Path(target(job, key))

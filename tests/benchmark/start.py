@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.report import OURS, Finding, Row
+from tests.benchmark.report import OURS, Finding
 from tests.benchmark.rig import START_SECONDS, BenchServer, Network
 from tests.fakes.background_triton import BackgroundTriton
 from tests.real.adapter import AdapterProcess
@@ -54,8 +54,7 @@ def start(amounts: Amounts) -> Finding:
                 starts.append(started(package, folder, triton.target))
     goal = [GOAL * seconds for seconds in imports]
     for client, seconds in ((OURS, starts), (f"{GOAL} × {IMPORTS}", goal)):
-        middle = statistics.median(seconds)
-        finding.rows.append(Row("start", "first answer, a key of S3", client, middle, "s", False, min(seconds), max(seconds)))
+        finding.add("first answer, a key of S3", client, statistics.median(seconds), "s", seconds)
     return finding
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.contest import Entry, Rule, contest
 from tests.benchmark.over_spi import GO, OVER_SPI
@@ -11,22 +9,17 @@ from tests.benchmark.pulls import FAR, LOOPBACK
 from tests.benchmark.report import Finding
 from tests.benchmark.rig import BenchServer
 
-MANY = "many"
+MODEL = "many/model.savedmodel"
 
 
 def whole(amounts: Amounts) -> Finding:
     """A load of many small files over the SPI, beside the adapter in Go."""
     finding = Finding("whole", "a load through the whole adapter, over the SPI")
     files = Rule(lambda figures: amounts.files / figures.seconds, "files/s")
+    specs = [f"{MODEL}/variables/{{}}={amounts.files - 1}x64KiB", f"{MODEL}/saved_model.pb=64KiB"]
     for network in (LOOPBACK, FAR[0]):
-        with BenchServer(replace(network, has_whole_pages=True), many_of(amounts.files)) as server:
-            entries = [Entry(client, server, MANY) for client in (OVER_SPI, GO)]
-            contest(finding, f"{amounts.files} × 64 KiB, {network.name}", amounts.place, entries, files, amounts.rounds)
+        with BenchServer(network, specs) as server:
+            entries = [Entry(client, server, "many") for client in (OVER_SPI, GO)]
+            contest(finding, f"{amounts.files} × 64 KiB, {network.name}", entries, files, amounts.rounds)
     finding.notes.append("The adapter in Go sees the first page of a listing alone, so the server gives 1,000 rows a page.")
     return finding
-
-
-def many_of(files: int) -> list[str]:
-    """Small files that a TensorFlow model could have: what the server is told."""
-    folder = f"{MANY}/model.savedmodel"
-    return [f"{folder}/variables/{{}}={files - 1}x64KiB", f"{folder}/saved_model.pb=64KiB"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chart import render
-from tests.chart.controller import ControllerConfig, assemble
+from tests.chart.controller import SERVICE, assemble
 from tests.chart.soundness import PodView
 
 CLAIM = "model-claim"
@@ -58,8 +58,8 @@ class Case:
     def pod(self) -> PodView:
         """That of the runtime, with the secrets that are there."""
         there: Mapping[str, Mapping[str, str]] = dict.fromkeys(self.told("secrets"), SECRET)
-        config = ControllerConfig(service_name=(self.told("service name") or [ControllerConfig.service_name])[0])
-        return PodView(assemble(self.runtime(), claims=(CLAIM,), config=config), there)
+        service = (self.told("service name") or [SERVICE])[0]
+        return PodView(assemble(self.runtime(), claims=(CLAIM,), service=service), there)
 
 
 @functools.cache

@@ -35,10 +35,7 @@ class RenderError(Exception):
 
 
 def render(
-    *value_files: Path,
-    sets: Mapping[str, object] | None = None,
-    namespace: str = NAMESPACE,
-    release: str = RELEASE,
+    *value_files: Path, sets: Mapping[str, object] | None = None, namespace: str = NAMESPACE, release: str = RELEASE
 ) -> list[dict[str, Any]]:
     """
     All objects of `helm template`, in its order. The same question, and its refusal, is asked once by each process.

@@ -21,7 +21,6 @@ from tests.chart.controller import GRACE_SECONDS
 from tests.chart.pod.env import CannotStartError, Objects, environment, quantity, words
 
 TRITON, ADAPTER = "triton", "triton-adapter"
-LONGEST_PORT_NAME = 15
 CACHE_SHARE = Decimal("0.9")
 INJECTED_PORTS = {"mm": (8033, 8080, 8089, 8090, 2112), "rest-proxy": (8008,), "puller": (8086,)}
 """Where ModelMesh's containers listen, declared or not: one network for the whole pod."""
@@ -48,11 +47,6 @@ class PodView:
     def containers(self) -> dict[str, dict[str, Any]]:
         """By name."""
         return {container["name"]: container for container in self.spec["containers"]}
-
-    @cached_property
-    def own(self) -> tuple[dict[str, Any], ...]:
-        """Those that are not ModelMesh's."""
-        return tuple(container for name, container in self.containers.items() if name not in INJECTED_PORTS)
 
     def env(self, name: str) -> dict[str, str]:
         """Of a container. Raises CannotStartError."""
@@ -89,39 +83,13 @@ class PodView:
 
 
 def problems(view: PodView) -> list[str]:
-    """Everything that is wrong. What the adapter would not start with hides the rest."""
-    found = [problem for check in (names, mounts) for problem in check(view)]
+    """Everything that is wrong beside what an API server refuses. What the adapter would not start with hides the rest."""
     try:
-        return found + [problem for check in TOLD for problem in check(view)]
+        return [problem for check in TOLD for problem in check(view)]
     except CannotStartError as error:
-        return [*found, f"a container cannot start: {error}"]
+        return [f"a container cannot start: {error}"]
     except SettingsError as error:
-        return [*found, *(f"the adapter does not start: {problem}" for problem in error.problems)]
-
-
-def names(view: PodView) -> Iterator[str]:
-    """Nothing is there twice, port names are short."""
-    every = list(view.spec["containers"])
-    yield from _twice("container", (container["name"] for container in every))
-    yield from _twice("volume", (volume["name"] for volume in view.spec["volumes"]))
-    ports = [port for container in every for port in container.get("ports") or ()]
-    yield from _twice("port", (port["containerPort"] for port in ports))
-    yield from _twice("port name", (port["name"] for container in view.own for port in container.get("ports") or ()))
-    for port in ports:
-        if len(port["name"]) > LONGEST_PORT_NAME:
-            yield f"the port name {port['name']} has more than {LONGEST_PORT_NAME} characters"
-    for container in every:
-        yield from _twice(f"variable of {container['name']}", (entry["name"] for entry in container.get("env") or ()))
-
-
-def mounts(view: PodView) -> Iterator[str]:
-    """Each mount has its volume, and a path for itself."""
-    for name, container in view.containers.items():
-        own = container.get("volumeMounts") or ()
-        yield from _twice(f"mount path of {name}", (mount["mountPath"] for mount in own))
-        for mount in own:
-            if not view.volume(mount["name"]):
-                yield f"{name} mounts {mount['name']}, which the pod has not"
+        return [f"the adapter does not start: {problem}" for problem in error.problems]
 
 
 def listeners(view: PodView) -> Iterator[str]:
@@ -206,16 +174,15 @@ def storage(view: PodView) -> Iterator[str]:
 
 
 def variables(view: PodView) -> Iterator[str]:
-    """What the adapter is told are its settings, spelled as they are."""
+    """What the adapter is told are its settings, spelled as they are; nothing is told twice."""
     known = {about["env"] for about, _ in explained()}
-    for entry in view.containers[ADAPTER].get("env") or ():
-        if entry["name"] not in known | {DATA_ENDPOINT} and not entry["name"].startswith(LIBRARIES):
-            yield f"the adapter has no setting {entry['name']}"
+    for name, container in view.containers.items():
+        told = Counter(entry["name"] for entry in container.get("env") or ())
+        yield from (f"variable {variable} of {name} is there {count} times" for variable, count in told.items() if count > 1)
+        for variable in told if name == ADAPTER else ():
+            if variable not in known | {DATA_ENDPOINT} and not variable.startswith(LIBRARIES):
+                yield f"the adapter has no setting {variable}"
 
 
 TOLD: tuple[Callable[[PodView], Iterator[str]], ...] = (variables, listeners, calls, models, threads, storage)
 """Checks that read what the containers are told."""
-
-
-def _twice(what: str, found: Iterator[object]) -> Iterator[str]:
-    yield from (f"{what} {name} is there {count} times" for name, count in Counter(found).items() if count > 1)

@@ -57,12 +57,7 @@ def test_fronts() -> None:
     assert (settings.sagemaker.port, settings.v2.port, settings.llm.port) == tuple(wanted.values())
     assert str(settings.v2.endpoint) == "localhost:8033"
     assert settings.llm == LlmSettings(
-        port=18083,
-        model="chat",
-        is_tgi_compatible=True,
-        output_formatter="sse",
-        is_streaming=True,
-        rolling_batch="disable",
+        port=18083, model="chat", is_tgi_compatible=True, output_formatter="sse", is_streaming=True, rolling_batch="disable"
     )
     _, fronts = case("fronts").of_kind("Service")
     assert {port["name"]: port["targetPort"] for port in fronts["spec"]["ports"]} == wanted

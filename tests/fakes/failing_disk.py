@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,59 +110,25 @@ class FailingDisk:
         """While inside, calls of this process go through here."""
         with pytest.MonkeyPatch.context() as patch:
             for name, kind in _BY_PATH.items():
-                patch.setattr(os, name, self._by_path(getattr(os, name), kind))
+                patch.setattr(os, name, self._seen(getattr(os, name), partial(_at_path, kind)))
             for name, kind in _BY_DESCRIPTOR.items():
-                patch.setattr(os, name, self._by_descriptor(getattr(os, name), kind))
-            patch.setattr(os, "splice", self._splice(os.splice))
+                patch.setattr(os, name, self._seen(getattr(os, name), partial(_at_descriptor, kind)))
             for name, kind in _BY_BOTH.items():
-                patch.setattr(os, name, self._by_both(getattr(os, name), kind))
-            patch.setattr(os, "open", self._open(os.open))
+                patch.setattr(os, name, self._seen(getattr(os, name), partial(_at_both, kind)))
+            patch.setattr(os, "splice", self._seen(os.splice, lambda _, target, *__, **___: ("write", _place("", target))))
+            patch.setattr(os, "open", self._seen(os.open, _at_open))
             opened = self._file(io.open)
             patch.setattr(io, "open", opened)
             patch.setattr(builtins, "open", opened)
             yield self
 
-    def _by_path(self, call: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        def met(path: Any, *arguments: Any, dir_fd: int | None = None, **options: Any) -> Any:
+    def _seen(self, call: Callable[..., Any], about: Callable[..., tuple[str, ...]]) -> Callable[..., Any]:
+        """The call, which may fail before; `about`: from its arguments to its kind and paths."""
+
+        def met(*arguments: Any, **options: Any) -> Any:
             if self._fault is not None:
-                self.meet(kind, _place(path, dir_fd))
-            return call(path, *arguments, **options, **({} if dir_fd is None else {"dir_fd": dir_fd}))
-
-        return met
-
-    def _by_descriptor(self, call: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        def met(descriptor: Any, *arguments: Any) -> Any:
-            if self._fault is not None:
-                self.meet(kind, _place("", descriptor))
-            return call(descriptor, *arguments)
-
-        return met
-
-    def _splice(self, call: Callable[..., int]) -> Callable[..., int]:
-        def met(source: int, target: int, *arguments: Any, **options: Any) -> int:
-            if self._fault is not None:
-                self.meet("write", _place("", target))
-            return call(source, target, *arguments, **options)
-
-        return met
-
-    def _by_both(self, call: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        def met(source: Any, target: Any, *arguments: Any, **options: Any) -> Any:
-            if self._fault is None:
-                return call(source, target, *arguments, **options)
-            places = [_place(target, options.get("dst_dir_fd", options.get("dir_fd")))]
-            if kind != "symlink":
-                places.insert(0, _place(source, options.get("src_dir_fd")))
-            self.meet(kind, *places)
-            return call(source, target, *arguments, **options)
-
-        return met
-
-    def _open(self, call: Callable[..., int]) -> Callable[..., int]:
-        def met(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-            if self._fault is not None:
-                self.meet("open" if flags & _WRITING else "read", _place(path, options.get("dir_fd")))
-            return call(path, flags, *arguments, **options)
+                self.meet(*about(*arguments, **options))
+            return call(*arguments, **options)
 
         return met
 
@@ -201,6 +168,23 @@ class _File:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def _at_path(kind: str, path: Any, *_: Any, dir_fd: int | None = None, **__: Any) -> tuple[str, str]:
+    return kind, _place(path, dir_fd)
+
+
+def _at_descriptor(kind: str, descriptor: Any, *_: Any) -> tuple[str, str]:
+    return kind, _place("", descriptor)
+
+
+def _at_both(kind: str, source: Any, target: Any, *_: Any, **options: Any) -> tuple[str, ...]:
+    there = _place(target, options.get("dst_dir_fd", options.get("dir_fd")))
+    return (kind, there) if kind == "symlink" else (kind, _place(source, options.get("src_dir_fd")), there)
+
+
+def _at_open(path: Any, flags: int, *_: Any, **options: Any) -> tuple[str, str]:
+    return "open" if flags & _WRITING else "read", _place(path, options.get("dir_fd"))
 
 
 def _place(path: Any, descriptor: int | None) -> str:

@@ -15,34 +15,10 @@ import socket
 import threading
 from collections.abc import Mapping
 
-from tests.fakes.raw_server import Behaviour, BlackHole, Hell, Peer
+from tests.fakes.raw_server import Behaviour, BlackHole, Hell, Peer, head_of
 
-__all__ = [
-    "Behaviour",
-    "BlackHole",
-    "Hell",
-    "Peer",
-    "answering",
-    "bomb",
-    "by_target",
-    "endless_body",
-    "endless_chunk_lines",
-    "endless_continue",
-    "endless_headers",
-    "endless_line",
-    "endless_trailers",
-    "honest",
-    "in_turn",
-    "proxying",
-    "redirecting",
-    "resetting",
-    "short_body",
-    "silent",
-    "stalled_body",
-    "trickled_body",
-    "trickled_continue",
-    "trickled_headers",
-]
+__all__ = ["Behaviour", "BlackHole", "Hell", "Peer"]  # as if they were here
+
 _BLOCK = b"\0" * (64 * 1024)
 
 # ---- honest, and what chooses
@@ -100,79 +76,53 @@ def by_target(choices: Mapping[str, Behaviour], otherwise: Behaviour) -> Behavio
     return answer
 
 
-# ---- endless
+# ---- endless, and slow
+
+
+def forever(begin: bytes, piece: bytes, pause_seconds: float = 0.0) -> Behaviour:
+    """This beginning, and the same piece again and again, with a pause after each."""
+
+    def answer(peer: Peer) -> None:
+        peer.send(begin)
+        while True:
+            peer.send(piece)
+            peer.pause(pause_seconds)
+
+    return answer
 
 
 def endless_body(
     status: int = 200, headers: Mapping[str, str | int] | None = None, *, is_chunked: bool = True, block: bytes = _BLOCK
 ) -> Behaviour:
     """A body without end: in chunks, or until the connection ends. With a `Content-Length` in `headers`: more than that follows."""
-
-    def answer(peer: Peer) -> None:
-        lines = {"Transfer-Encoding": "chunked"} if is_chunked else {}
-        peer.head(status, {**lines, **(headers or {})})
-        while True:
-            peer.send(b"%x\r\n%b\r\n" % (len(block), block) if is_chunked else block)
-
-    return answer
+    lines = {"Transfer-Encoding": "chunked"} if is_chunked else {}
+    return forever(head_of(status, {**lines, **(headers or {})}), b"%x\r\n%b\r\n" % (len(block), block) if is_chunked else block)
 
 
-def endless_chunk_lines(status: int = 200) -> Behaviour:
+def endless_chunk_lines() -> Behaviour:
     """Chunks of one byte, each with an extension of 4 KiB: framing without end around nearly nothing."""
-
-    def answer(peer: Peer) -> None:
-        peer.head(status, {"Transfer-Encoding": "chunked"})
-        while True:
-            peer.send((b"1;" + b"x" * 4096 + b"\r\n0\r\n") * 16)
-
-    return answer
+    return forever(head_of(200, {"Transfer-Encoding": "chunked"}), (b"1;" + b"x" * 4096 + b"\r\n0\r\n") * 16)
 
 
-def endless_trailers(content: bytes = b"whole", status: int = 200) -> Behaviour:
+def endless_trailers() -> Behaviour:
     """A whole body in chunks, and trailers without end behind it."""
-
-    def answer(peer: Peer) -> None:
-        peer.head(status, {"Transfer-Encoding": "chunked"})
-        peer.send(b"%x\r\n%b\r\n0\r\n" % (len(content), content))
-        while True:
-            peer.send((b"X-Trailer: " + b"y" * 1000 + b"\r\n") * 64)
-
-    return answer
+    whole = head_of(200, {"Transfer-Encoding": "chunked"}) + b"5\r\nwhole\r\n0\r\n"
+    return forever(whole, (b"X-Trailer: " + b"y" * 1000 + b"\r\n") * 64)
 
 
-def endless_headers(status: int = 200) -> Behaviour:
+def endless_headers() -> Behaviour:
     """Header lines without end. http.client itself takes 100 of 64 KiB each."""
-
-    def answer(peer: Peer) -> None:
-        peer.send(b"HTTP/1.1 %d Whatever\r\n" % status)
-        while True:
-            peer.send(b"X-Flood: " + b"z" * 60_000 + b"\r\n")
-
-    return answer
+    return forever(b"HTTP/1.1 200 Whatever\r\n", b"X-Flood: " + b"z" * 60_000 + b"\r\n")
 
 
 def endless_line() -> Behaviour:
     """A status line that has no end."""
-
-    def answer(peer: Peer) -> None:
-        peer.send(b"HTTP/1.1 200 ")
-        while True:
-            peer.send(_BLOCK.replace(b"\0", b"a"))
-
-    return answer
+    return forever(b"HTTP/1.1 200 ", b"a" * len(_BLOCK))
 
 
-def endless_continue(line: bytes = b"X-Note: nothing yet\r\n") -> Behaviour:
+def endless_continue() -> Behaviour:
     """`100 Continue` without end, each with a header."""
-
-    def answer(peer: Peer) -> None:
-        while True:
-            peer.send((b"HTTP/1.1 100 Continue\r\n" + line + b"\r\n") * 64)
-
-    return answer
-
-
-# ---- slow
+    return forever(b"", b"HTTP/1.1 100 Continue\r\nX-Note: nothing yet\r\n\r\n" * 64)
 
 
 def silent() -> Behaviour:
@@ -182,47 +132,24 @@ def silent() -> Behaviour:
 
 def trickled_headers(pause_seconds: float = 1.0) -> Behaviour:
     """A short header line after each pause, without end: no single read waits for long."""
-
-    def answer(peer: Peer) -> None:
-        peer.send(b"HTTP/1.1 200 OK\r\n")
-        while True:
-            peer.send(b"X-Slow: 1\r\n")
-            peer.pause(pause_seconds)
-
-    return answer
+    return forever(b"HTTP/1.1 200 OK\r\n", b"X-Slow: 1\r\n", pause_seconds)
 
 
 def trickled_continue(pause_seconds: float = 1.0) -> Behaviour:
     """A `100 Continue` after each pause, without end."""
-
-    def answer(peer: Peer) -> None:
-        while True:
-            peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-            peer.pause(pause_seconds)
-
-    return answer
+    return forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n", pause_seconds)
 
 
-def trickled_body(
-    length: int, status: int = 200, headers: Mapping[str, str | int] | None = None, *, pause_seconds: float = 1.0
-) -> Behaviour:
+def trickled_body(length: int, *, pause_seconds: float = 1.0) -> Behaviour:
     """The right length, one byte after each pause."""
-
-    def answer(peer: Peer) -> None:
-        peer.head(status, {"Content-Length": length, **(headers or {})})
-        for _ in range(length):
-            peer.send(b"t")
-            peer.pause(pause_seconds)
-
-    return answer
+    return forever(head_of(200, {"Content-Length": length}), b"t", pause_seconds)
 
 
 def stalled_body(length: int, sent: int, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
     """Says `length`, sends so many bytes of it, then nothing more."""
 
     def answer(peer: Peer) -> None:
-        peer.head(status, {"Content-Length": length, **(headers or {})})
-        peer.send(b"s" * sent)
+        peer.send(head_of(status, {"Content-Length": length, **(headers or {})}) + b"s" * sent)
         peer.hang()
 
     return answer
@@ -235,8 +162,7 @@ def short_body(length: int, sent: int, status: int = 200, headers: Mapping[str, 
     """Says `length`, sends so many bytes of it, and hangs up."""
 
     def answer(peer: Peer) -> None:
-        peer.head(status, {"Content-Length": length, **(headers or {})})
-        peer.send(b"s" * sent)
+        peer.send(head_of(status, {"Content-Length": length, **(headers or {})}) + b"s" * sent)
         peer.hang_up()
 
     return answer
@@ -245,12 +171,7 @@ def short_body(length: int, sent: int, status: int = 200, headers: Mapping[str, 
 def bomb(mebibytes: int = 256, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
     """`Content-Encoding: gzip` that nobody asked for: about 1 KiB of it for each MiB that comes out."""
     packed = gzip.compress(b"\0" * (1 << 20)) * mebibytes
-
-    def answer(peer: Peer) -> None:
-        peer.head(status, {"Content-Encoding": "gzip", "Content-Length": len(packed), **(headers or {})})
-        peer.send(packed)
-
-    return answer
+    return answering(status, {"Content-Encoding": "gzip", "Content-Length": len(packed), **(headers or {})}, packed)
 
 
 def redirecting(location: str, status: int = 302) -> Behaviour:

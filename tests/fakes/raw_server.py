@@ -24,6 +24,12 @@ class GoneError(Exception):
     """The client has gone, or the test is over: the behaviour ends."""
 
 
+def head_of(status: int, headers: Mapping[str, str | int] | None = None) -> bytes:
+    """A status line and headers, with nothing added."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+    return f"HTTP/1.1 {status} Whatever\r\n{lines}\r\n".encode("latin-1")
+
+
 class Peer:
     """One request, and the connection to answer it on."""
 
@@ -57,8 +63,7 @@ class Peer:
 
     def head(self, status: int, headers: Mapping[str, str | int] | None = None) -> None:
         """A status line and headers, with nothing added."""
-        lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        self.send(f"HTTP/1.1 {status} Whatever\r\n{lines}\r\n".encode("latin-1"))
+        self.send(head_of(status, headers))
 
     def pause(self, seconds: float) -> None:
         """Raises GoneError when the test is over."""

@@ -29,7 +29,6 @@ T = TypeVar("T")
 MAX_VERSION = 2**63 - 1
 NOT_POLLED = "failed to load '{}', failed to poll from model repository"
 NOT_EXPLICIT = "explicit model load / unload is not allowed if polling is enabled"
-ALWAYS_ANSWERED = frozenset({"ServerLive", "ServerMetadata"})
 
 
 @dataclass(eq=False)
@@ -90,8 +89,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         """Of all listings."""
         self.failing_listings = 0
         """So many of the next RepositoryIndex calls fail as if a directory had vanished."""
-        self.is_exiting = False
-        """As after SIGTERM: it still runs, and refuses every call."""
         self.calls: Counter[str] = Counter()
         self.journal: list[tuple[str, str]] = []
         """Loads and unloads in the order of arrival: ("load", name), ("unload", name)."""
@@ -151,18 +148,12 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             await self._death
             self._death = None
         self._server = grpc.aio.server(
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_send_message_length", -1),
-                *self._age,
-            ]
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), *self._age]
         )
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         self._port = self._server.add_insecure_port(self.target)
         await self._server.start()
         self.starts += 1
-        self.is_exiting = False
         return self
 
     async def stop(self) -> None:
@@ -298,8 +289,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             await self._is_quiet.wait()
         if self._server is None:
             await asyncio.get_running_loop().create_future()  # it is dead, and the connection breaks next
-        if self.is_exiting:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "Server exiting" if method in ALWAYS_ANSWERED else "Server not ready")
         if call in ("load", "unload"):
             if not self.explicit:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, NOT_EXPLICIT)
@@ -339,7 +328,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     async def _infer(self, name: str, copy: _Copy) -> None:
         try:
-            await self._stay(name, "infer", self.behaviour(name).infer_seconds)
+            await self._stay(name, "infer", 0)
         finally:
             copy.running -= 1
             if not copy.running:
@@ -379,7 +368,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             for copy in copies:
                 self._begin_to_free(name, copy)
             told = "".join(f"version {c.version} is at UNAVAILABLE state: {r};" for c, r in zip(copies, reasons, strict=True))
-            raise _RefusalError(self.behaviour(name).refuse_code, f"load failed for model '{name}': {told}\n")
+            raise _RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"load failed for model '{name}': {told}\n")
         model.seen_ns = newest
         model.shown = {copy.version: copy for copy in copies}
         for copy in before.values():

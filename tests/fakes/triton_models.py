@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
 
 @dataclass
 class Behaviour:
@@ -16,7 +14,6 @@ class Behaviour:
 
     load_seconds: float = 0.0
     unload_seconds: float = 0.0
-    infer_seconds: float = 0.0
     is_held: Callable[[str], bool] = lambda _: False
     """
     Whether the model stays in this step (`load`, `infer`, `unload`, and `tell`: the call that asks for the unload) longer than
@@ -24,7 +21,6 @@ class Behaviour:
     """
     refuse: str | None = None
     """Every load fails with this reason, in Triton's own frame."""
-    refuse_code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT
     hang: bool = False
     """A load never ends, like that of a python model without model.py."""
     die: bool = False

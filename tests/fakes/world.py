@@ -12,7 +12,6 @@ away for a time, hang (and lose nothing), and die over a content that is deadly.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.errors import ServerDied, SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, Placed, ServerModel, SourceFile, Survey, owner_of
+from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
 from adapter.ports import Ports, Wanted, nothing
 from adapter.records import Crashes, Digests, Needed, Record, Sized
 from adapter.volume.trees import Ends
@@ -63,8 +62,6 @@ class World:
     """ETags: Triton dies when it has loaded such a file."""
     identities: dict[str, str] = field(default_factory=dict)
     """Model id → identity of its placed directory."""
-    restarted_at: float = -1.0
-    """When Triton died last, by the clock of the loop."""
     _asked: set[str] = field(default_factory=set)
     """What this Triton was asked for since it started: the index shows it, with or without memory."""
     _answers: asyncio.Event = field(default_factory=asyncio.Event)
@@ -175,7 +172,6 @@ class World:
 
     def kill_triton(self) -> None:
         """Triton dies, with all that it had in memory, and stays away."""
-        self.restarted_at = asyncio.get_running_loop().time()
         self._answers.clear()
         for task in (*self.loading.values(), *self.freeing.values()):
             task.cancel()
@@ -235,42 +231,6 @@ class _Returns:
         self._event.clear()
         is_another, self._is_another = self._is_another, False
         return is_another
-
-
-class _Slots:
-    """So many at once; of those who wait, the ones that do not yield are first."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._numbers = itertools.count()
-        self._waiters: list[tuple[bool, int, asyncio.Future[None]]] = []
-
-    def locked(self) -> bool:
-        return not self._free
-
-    async def acquire(self, *, yields: bool) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        granted = asyncio.get_running_loop().create_future()
-        waiter = (yields, next(self._numbers), granted)
-        self._waiters.append(waiter)
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            else:
-                self.release()
-            raise
-
-    def release(self) -> None:
-        first = min((waiter for waiter in self._waiters if not waiter[2].done()), default=None)
-        if first is None:
-            self._free += 1
-            return
-        self._waiters.remove(first)
-        first[2].set_result(None)
 
 
 def _retrieved(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -419,7 +379,7 @@ class FakeServer(_Port):
 
     def __init__(self, world: World, process: Process | None = None, *, slots: int = 2) -> None:
         super().__init__(world, process or Process())
-        self._slots = _Slots(slots)
+        self._slots = asyncio.Semaphore(slots)
         self._sent: set[str] = set()
         self._returns = world.listen()
 
@@ -435,9 +395,9 @@ class FakeServer(_Port):
     def confirm_restart(self) -> None:
         """Counts nothing here."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, yields: bool = False) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], Awaitable[None]], *, has_limit: bool = False) -> None:
         await self.visit("slot", model_id)
-        await self._slots.acquire(yields=yields)
+        await self._slots.acquire()
         try:
             await self.world.until_answers()
             self.require_life()
@@ -460,7 +420,10 @@ class FakeServer(_Port):
     def queue(self) -> str | None:
         return f"Triton is loading {', '.join(sorted(self._sent))}" if self._slots.locked() else None
 
-    async def unload(self, model_id: str) -> None:
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """There are none here."""
+
+    async def unload(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
         await self._ask("unload", model_id)
@@ -473,10 +436,9 @@ class FakeServer(_Port):
         await self._ask("ready", model_id)
         return self.world.memory.get(model_id) == "READY"
 
-    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+    async def index(self) -> Rows:
         await self._ask("index")
-        rows = [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
-        return [row for row in rows if model_ids is None or owner_of(row.name) in model_ids]
+        return by_owner(ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed)
 
     async def reported_bytes(self, model_id: str) -> int | None:
         await self._ask("measure", model_id)
@@ -534,26 +496,23 @@ class FakeJournal(_Port):
         return asyncio.get_running_loop().time()
 
     def note(self, entry: Record | Crashes | Sized | Needed) -> None:
-        if not self.process.is_alive:
-            return
-        if isinstance(entry, Record):
-            self.world.records[entry.model_id] = entry
-        elif isinstance(entry, Sized):
-            self.world.sizes[entry.content.spec] = entry
-        elif isinstance(entry, Needed):
-            self.world.needed[entry.needed] = entry
-        else:
-            self.world.crashes[entry.digest] = entry
+        table, key = self._place(entry)
+        if self.process.is_alive:
+            table[key] = entry
 
     def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
-        if not self.process.is_alive:
-            return
+        table, key = self._place(entry)
+        if self.process.is_alive:
+            table.pop(key, None)
+
+    def _place(self, entry: Record | Crashes | Sized | Needed) -> tuple[dict[str, Any], str]:
         if isinstance(entry, Record):
-            self.world.records.pop(entry.model_id, None)
-        elif isinstance(entry, Sized):
-            self.world.sizes.pop(entry.content.spec, None)
-        elif isinstance(entry, Crashes):
-            self.world.crashes.pop(entry.digest, None)
+            return self.world.records, entry.model_id
+        if isinstance(entry, Sized):
+            return self.world.sizes, entry.content.spec
+        if isinstance(entry, Needed):
+            return self.world.needed, entry.needed
+        return self.world.crashes, entry.digest
 
     async def written(self) -> None:
         await self.world.visit("written", is_traced=False)

@@ -12,6 +12,7 @@ import json
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.settings import Settings
 from adapter.units import MIB
 from adapter.volume.volume import Volume
-from adapter.wiring import build
+from adapter.wiring import Adapter, build
 from tests.builders import load_request
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
@@ -33,6 +34,7 @@ from tests.real import install
 from tests.real.s3 import S3Server
 
 BUCKET = "models"
+READY = spi.RuntimeStatusResponse.READY
 PART_BYTES = MIB
 SETTLE_SECONDS = 120
 OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
@@ -46,6 +48,29 @@ async def until(is_so: Callable[[], object], what: str) -> None:
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"not within {SETTLE_SECONDS} s: {what}") from None
+
+
+async def until_ready(runtime: Any) -> None:
+    """Ask for the status as ModelMesh does at its start: all that was loaded is purged."""
+    async with asyncio.timeout(SETTLE_SECONDS):
+        while (await runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != READY:
+            await asyncio.sleep(0.01)
+
+
+def environ_of(folder: Path, triton: str, **settings: str) -> dict[str, str]:
+    """Settings of an adapter over `volume` and `config` in this folder, beside the Triton at this target."""
+    return {
+        "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0", "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000",
+        "METRICS_PORT": "0", "UNLOAD_TIMEOUT_SECONDS": "20", "STORAGE_CONFIG_DIR": f"{folder}/config", "RUNTIME_ENDPOINT": triton,
+        "ROOT_MODEL_DIR": f"{folder}/volume", "ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", **settings,
+    }  # fmt: skip
+
+
+@asynccontextmanager
+async def running(environ: dict[str, str], **parts: Any) -> AsyncIterator[tuple[Adapter, Any]]:
+    """An adapter in this process, and the stub of its SPI over a real channel. Raises StartError."""
+    async with build(Settings.from_env(environ), **parts) as adapter, grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel:
+        yield adapter, spi_rpc.ModelRuntimeStub(channel)
 
 
 class Hold:
@@ -157,24 +182,19 @@ def config_for_pods(config: Path, s3: S3Server) -> Path:
 
 
 @pytest.fixture
-async def system(
-    tmp_path: Path, config: Path, s3: S3Server, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[System]:
-    root = tmp_path / "volume"
+async def neighbours(tmp_path: Path, config: Path, s3: S3Server) -> AsyncIterator[tuple[FakeTriton, S3Proxy]]:
+    """A Triton over the volume, and the proxy that the secret's key `s3` leads through."""
     with S3Proxy(s3.endpoint_url) as proxy:
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
-        async with FakeTriton(root / "_triton_models") as triton:
-            environ = {
-                "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0",
-                "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
-                "UNLOAD_TIMEOUT_SECONDS": "20", "STORAGE_CONFIG_DIR": str(config),
-                "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
-            }  # fmt: skip
-            async with (
-                build(Settings.from_env(environ | settings)) as adapter,
-                grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
-            ):
-                system = System(spi_rpc.ModelRuntimeStub(channel), adapter.lifecycle, triton, s3, proxy, adapter.volume)
-                yield system
-                for path in system.stored:
-                    shutil.rmtree(s3.root / BUCKET / path, ignore_errors=True)  # one may be below another
+        async with FakeTriton(tmp_path / "volume" / "_triton_models") as triton:
+            yield triton, proxy
+
+
+@pytest.fixture
+async def system(settings: dict[str, str], tmp_path: Path, neighbours: tuple[FakeTriton, S3Proxy], s3: S3Server) -> AsyncIterator[System]:
+    triton, proxy = neighbours
+    async with running(environ_of(tmp_path, triton.target, **settings)) as (adapter, runtime):
+        system = System(runtime, adapter.lifecycle, triton, s3, proxy, adapter.volume)
+        yield system
+        for path in system.stored:
+            shutil.rmtree(s3.root / BUCKET / path, ignore_errors=True)  # one may be below another

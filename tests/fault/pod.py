@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -103,10 +102,6 @@ class FaultPod(Pod):
             )
             return {row.name: row.state for row in rows.models}
 
-    def begin(self, model_id: str, path: str) -> Any:
-        """A load under way that Triton has been sent."""
-        return self.mesh.start_load(model_id, "python", path)
-
     # ---- what it says
 
     def row(self, fault: str, tried: int, survived: int, note: str = "") -> None:
@@ -128,18 +123,8 @@ class FaultPod(Pod):
         """How many models Triton has loaded since the pod began, by its own log."""
         return len(re.findall(r"successfully loaded '", (self.volume / "triton.log").read_text(errors="replace")))
 
-    # ---- faults
-
     def until_missed(self) -> float:
         """Seconds until the adapter says by itself that Triton is away."""
         began = time.monotonic()
         until(lambda: self.ready()[0] == 503, "/readyz is red", 30)
         return time.monotonic() - began
-
-    def pause_triton(self) -> None:
-        """SIGSTOP."""
-        self.triton.freeze()
-
-    def continue_triton(self) -> None:
-        """SIGCONT."""
-        self.triton.thaw()

@@ -7,17 +7,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from adapter._pb import model_runtime_pb2 as spi
-from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from adapter.journal.file import NAME as JOURNAL
-from adapter.settings import Settings
-from adapter.wiring import Adapter, build
+from adapter.journal import NAME as JOURNAL
+from adapter.wiring import Adapter
 from tests.builders import load_request
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, until
+from tests.fault.conftest import BUCKET, running, until
 from tests.real.s3 import S3Server
 
 
@@ -45,9 +41,7 @@ class Lives:
     async def start(self) -> None:
         """The next adapter; its take-over goes on in the background."""
         self._before, self._pulled = len(self.triton.journal), self.proxy.object_bytes
-        channel = await self._stack.enter_async_context(grpc.aio.insecure_channel(self._environ["ADAPTER_ENDPOINT"]))
-        self.adapter = await self._stack.enter_async_context(build(Settings.from_env(self._environ)))
-        self.runtime = spi_rpc.ModelRuntimeStub(channel)
+        self.adapter, self.runtime = await self._stack.enter_async_context(running(self._environ))
 
     async def end(self) -> None:
         """Without a drain: what is under way ends where it is, and Triton goes on."""
@@ -60,9 +54,11 @@ class Lives:
         await self.end()
         journal.write_bytes(written)
 
-    async def restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+    async def restart(self, meanwhile: Callable[[], object] = lambda: None, *, with_triton: bool = False) -> None:
         """The next adapter does not get an answer from Triton until `answer`."""
         await self.end()
+        if with_triton:
+            await self.triton.restart()
         meanwhile()
         self.triton.freeze()
         await self.start()

@@ -20,10 +20,9 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.storage.mounted import reads
-from tests.fakes.raw_server import Hell
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.slow_volume import SlowVolume, can_mount
-from tests.fault.conftest import BUCKET, System, until
+from tests.fault.conftest import BUCKET, System, until, until_ready
 from tests.unit.storage.rigs import write_tree
 
 Code = grpc.StatusCode
@@ -43,9 +42,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 async def system(system: System) -> System:
     """ModelMesh has asked for the status, as it does before it sends anything."""
-    async with asyncio.timeout(20):
-        while (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
-            await asyncio.sleep(0.01)
+    await until_ready(system.runtime)
     return system
 
 
@@ -196,45 +193,6 @@ async def test_a_claim_that_is_not_mounted_gets_no_threads(system: System, tmp_p
         failure = await system.failure("m", "m", storage_key="", storage_params={"type": "pvc", "name": f"made-up-{number}"})
         assert failure.code() is Code.INVALID_ARGUMENT and "is not mounted" in (failure.details() or "")
     assert threading.active_count() <= before
-
-
-async def test_a_claim_whose_threads_cannot_start_fails_that_load_alone(
-    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The limit of processes is met at the second thread; the first one ends."""
-    write_tree(tmp_path / "claims/c/m", {"1/model.py": MODEL})
-    key = {"storage_key": "", "storage_params": {"type": "pvc", "name": "c"}}
-    start = threading.Thread.start
-
-    def limited(thread: threading.Thread) -> None:
-        if thread.name == "claim-c_1":
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with monkeypatch.context() as limit:
-        limit.setattr(threading.Thread, "start", limited)
-        failure = await system.failure("m", "m", **key)
-        assert failure.code() is Code.UNAVAILABLE
-        assert "the volume claim 'c' cannot be read now: thread 2 of 2" in (failure.details() or "")
-        await until(lambda: not threads_named("claim-c"), "the first thread has ended")
-        system.put("s3", model=MODEL)
-        await system.load("s3", "s3")
-    await system.load("m", "m", **key)
-    assert threads_named("claim-c") == reads.THREADS
-
-
-@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "8000"}])
-async def test_a_parameter_that_means_nothing_to_s3_gives_no_threads(system: System, config: Path) -> None:
-    """`url` is for web servers: with it, one silent endpoint would look like many."""
-    with Hell(lambda peer: peer.hang()) as store:
-        (config / "dead").write_text(json.dumps(system.s3.storage_config(BUCKET) | {"endpoint_url": store.url}))
-        key = [{"storage_key": "dead", "storage_params": {"url": f"http://made-up-{number}"}} for number in range(40)]
-        loads = [asyncio.ensure_future(ended(system.load(f"dead{number}", "m", **each))) for number, each in enumerate(key)]
-        await until(lambda: waiting_for(system, f"to 127.0.0.1:{store.port} (all 16 wait for it)") == 24, "16 ask, and 24 wait")
-        await everything_else_works(system)
-        for load in loads:
-            load.cancel()
-    await system.settled()
 
 
 @pytest.mark.parametrize("settings", [{"PULL_THREADS": "2", "LOADTIME_TIMEOUT": "8000"}])

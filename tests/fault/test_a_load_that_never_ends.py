@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import grpc
 import pytest
 
-from adapter.triton import unloads
+from adapter.triton import server
 from tests.fault.conftest import System, until
 from tests.integration.conftest import get
 from tests.real.ports import free_ports
@@ -27,6 +28,7 @@ def settings() -> dict[str, str]:
         "TRITON_LOAD_THREADS": "4",
         "LOADTIME_TIMEOUT": "1500",
         "UNLOAD_TIMEOUT_SECONDS": "5",
+        "TRITON_SILENT_SECONDS": "4",
         "METRICS_PORT": str(free_ports(1)[0]),
     }
 
@@ -34,6 +36,14 @@ def settings() -> dict[str, str]:
 async def health(settings: dict[str, str]) -> tuple[int, dict[str, Any]]:
     status, body = await asyncio.to_thread(get, f"http://127.0.0.1:{settings['METRICS_PORT']}/healthz/triton")
     return status, json.loads(body)
+
+
+async def red(settings: dict[str, str]) -> str:
+    """Until only a restart of Triton helps; why."""
+    while (told := await health(settings))[0] == 200:
+        await asyncio.sleep(0.1)
+    assert told[0] == 503
+    return str(told[1]["why"])
 
 
 async def leave(system: System, *names: str) -> None:
@@ -79,11 +89,7 @@ async def test_with_all_threads_taken_the_error_names_who_has_them_and_only_a_re
     assert "Triton has no free load thread (TRITON_LOAD_THREADS is 4)" in failure.details()
     assert [name for call, name in system.triton.journal if call == "load"] == [*HUNG, "x3"]
     await until(lambda: len(system.triton.in_memory) == 4, "four loads")
-    while (await health(settings))[0] == 200:
-        await asyncio.sleep(0.1)
-    status, told = await health(settings)
-    assert status == 503
-    assert told["why"].startswith("Triton can load nothing more: the loads of models x0 (")
+    assert (await red(settings)).startswith("Triton can load nothing more: the loads of models x0 (")
 
     await system.triton.stop()
     await until(lambda: "does not answer" in (system.lifecycle.readiness() or ""), "Triton is missed")
@@ -127,26 +133,23 @@ async def test_a_model_whose_restore_never_ends_leaves_the_slot_to_others(system
     assert ("load", "b") in system.triton.journal[-6:]
 
 
-async def test_unloads_that_triton_does_not_answer_hold_up_nobody_for_long(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as may be under way, and as many again: the others have their turn, and each call is answered within its bound."""
-    monkeypatch.setattr(unloads, "ANSWER_SECONDS", 1.0)
+async def test_an_unload_that_never_ends_and_a_silence_ask_for_a_restart(
+    system: System, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only after their time: fifteen minutes, and `TRITON_SILENT_SECONDS`."""
+    monkeypatch.setattr(server, "UNLOAD_SECONDS", 6.0)
     system.put("m", model=MODEL)
-    names = [f"m{number}" for number in range(2 * unloads.PARALLEL)]
-    for name in names:
-        await system.load(name, "m")
-    silent, others = names[: unloads.PARALLEL], names[unloads.PARALLEL :]
-    for name in silent:
-        system.triton.behaviour(name).is_held = lambda step: step == "tell"
-    calls = [system.unload(name) for name in silent]
-    await until(lambda: sum(call == "unload" for call, _ in system.triton.journal) >= unloads.PARALLEL, "all are under way")
-
-    await asyncio.wait_for(asyncio.gather(*(system.unload(name) for name in others)), 4)
-
-    assert system.triton.in_memory == dict.fromkeys(silent, 1)
-    for call in calls:
-        with pytest.raises(grpc.aio.AioRpcError, match="Triton has not answered the unload; the model was not freed within 5 s"):
-            await asyncio.wait_for(call, 10)
-    for name in silent:
-        system.triton.behaviour(name).is_held = lambda _: False
-    await asyncio.gather(*(system.unload(name) for name in silent))
-    assert system.leftovers() == []
+    await system.load("m", "m")
+    system.triton.behaviour("m").unload_seconds = 600.0
+    with pytest.raises(grpc.aio.AioRpcError, match="the model was not freed within 5 s"):
+        await system.unload("m")
+    assert (await health(settings))[1]["stuck"] == []
+    why = await red(settings)
+    assert re.match(r"Triton does not free model m \(\d+ s\), counted from the first unload", why), why
+    await system.triton.restart()
+    while (await health(settings))[0] != 200:
+        await asyncio.sleep(0.1)
+    system.triton.freeze()
+    why = await red(settings)
+    system.triton.thaw()
+    assert "has answered nothing for" in why

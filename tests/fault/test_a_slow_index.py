@@ -9,36 +9,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-import urllib.request
 from collections.abc import Callable
 
 import pytest
-from structlog.testing import capture_logs
 
-from adapter._pb import model_runtime_pb2 as spi
 from adapter.memory.watch import NOT_TOLD
-from tests.fault.conftest import System, until
+from tests.fault.conftest import System, until, until_ready
+from tests.integration.conftest import get
 from tests.real.ports import free_ports
 
 MODEL = b"class TritonPythonModel: pass"
 [PORT] = free_ports(1)
-
-
-async def ready(system: System) -> None:
-    """As ModelMesh asks at its start."""
-    async with asyncio.timeout(60):
-        while (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
-            pass
-
-
-async def quick_answer(system: System) -> None:
-    """Load `m` again, which is one listing, until that is quick: on a busy machine the listing before may be late as well."""
-    async with asyncio.timeout(60):
-        while True:
-            began = time.monotonic()
-            await system.load("m", "m")
-            if time.monotonic() - began < 0.1:
-                return
 
 
 async def test_loads_and_unloads_are_right_and_inference_has_nine_tenths_of_the_time(system: System, shown: Callable[..., None]) -> None:
@@ -83,28 +64,13 @@ async def test_a_triton_that_lists_is_not_called_away(system: System, monkeypatc
     assert system.triton.in_memory == {"other": 1}
 
 
-async def test_one_late_answer_holds_no_unload_up(system: System) -> None:
-    """It may be the adapter that was busy; after ten times as long, ten seconds would have passed."""
-    system.put("m", model=MODEL)
-    await ready(system)
-    await asyncio.gather(system.load("m", "m"), system.load("n", "m"))
-    await quick_answer(system)
-    system.triton.index_seconds = 1.0
-    first = asyncio.ensure_future(system.unload("m"))
-    await until(lambda: system.triton.listing_seconds, "the late answer")
-    system.triton.index_seconds = 0.0
-    async with asyncio.timeout(8):
-        await first
-        await system.unload("n")
-
-
 @pytest.mark.parametrize("settings", [{"METRICS_PORT": str(PORT)}])
 async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 while somebody waits for it, 200 with a notice when it takes more than a tenth, and nothing when that has passed."""
     monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 1.0)
     monkeypatch.setattr("adapter.triton.index.SLOW_SECONDS", 0.3)
     system.put("m", model=MODEL)
-    await ready(system)
+    await until_ready(system.runtime)
     await asyncio.gather(system.load("m", "m"), system.load("n", "m"))
     assert (await readyz())[0] == 200  # on a busy machine with the notice
     system.triton.index_seconds = 2.0
@@ -133,27 +99,5 @@ async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatc
 
 
 async def readyz() -> tuple[int, str]:
-    def get() -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/readyz") as answer:
-                return answer.status, answer.read().decode().strip()
-        except urllib.error.HTTPError as refusal:
-            return refusal.code, refusal.read().decode().strip()
-
-    return await asyncio.to_thread(get)
-
-
-async def test_a_purge_ends_although_the_first_questions_get_no_answer_in_time(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has twice the time of the one before."""
-    system.put("m", model=MODEL)
-    await system.load("m", "m")
-    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 0.2)
-    index = system.lifecycle._ports.server._index  # type: ignore[attr-defined] # of the TritonServer
-    index._deadline_seconds = 0.3
-    system.triton.index_seconds = 1.0
-
-    with capture_logs() as logs:
-        await ready(system)
-
-    assert system.leftovers() == []
-    assert [line["seconds"] for line in logs if line["event"] == "index.expired"][:2] == [0.3, 0.6]
+    status, text = await asyncio.to_thread(get, f"http://127.0.0.1:{PORT}/readyz")
+    return status, text.strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,20 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from adapter import wiring
 from adapter._pb import model_runtime_pb2 as spi
-from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from adapter.settings import Settings
 from adapter.storage.secret.merging import StorageConfig
-from adapter.wiring import build
 from adapter.workers import Workers
 from tests.builders import load_request
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import Hold, until
+from tests.fault.conftest import Hold, environ_of, running, until, until_ready
 
 KEYS = ("k1", "k2")
 
@@ -48,28 +43,17 @@ class Clients:
 
 
 @asynccontextmanager
-async def started(tmp_path: Path, clients: Clients, patch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+async def started(tmp_path: Path, clients: Clients) -> AsyncIterator[Any]:
     """The stub of an adapter that has just started, with a Triton that answers."""
     secrets = tmp_path / "config"
     secrets.mkdir()
     for key in KEYS:
         (secrets / key).write_text(json.dumps({"type": "s3", "bucket": "b"}))
-    async with FakeTriton(tmp_path / "volume/_triton_models") as triton:
-        environ = {
-            "CONTAINER_MEM_REQ_BYTES": "2GiB", "METRICS_PORT": "0", "CACHE_MAX_BYTES": "0", "STORAGE_CONFIG_DIR": str(secrets),
-            "ROOT_MODEL_DIR": str(tmp_path / "volume"), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
-        }  # fmt: skip
-        async with (
-            build(Settings.from_env(environ), clients=clients) as adapter,
-            grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
-        ):
-            yield spi_rpc.ModelRuntimeStub(channel)
-
-
-async def ready(runtime: Any) -> None:
-    async with asyncio.timeout(60):
-        while (await runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
-            pass
+    async with (
+        FakeTriton(tmp_path / "volume/_triton_models") as triton,
+        running(environ_of(tmp_path, triton.target), clients=clients) as (_, runtime),
+    ):
+        yield runtime
 
 
 async def loaded_and_unloaded(runtime: Any) -> None:
@@ -82,57 +66,32 @@ async def test_a_client_that_hangs_in_the_making_holds_up_neither_the_first_answ
 ) -> None:
     making = Hold()
     clients = Clients(making)
-    async with started(tmp_path, clients, monkeypatch) as runtime:
-        await ready(runtime)
+    async with started(tmp_path, clients) as runtime:
+        await until_ready(runtime)
         await making.reached()
-        await ready(runtime)
+        await until_ready(runtime)
         await loaded_and_unloaded(runtime)
         assert clients.warmed == []
         making.release()
         await until(lambda: len(clients.warmed) == len(KEYS), "the clients are made")
-
-
-async def test_an_end_while_a_client_is_made_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    making = Hold()
-    clients = Clients(making)
-    try:
-        async with started(tmp_path, clients, monkeypatch) as runtime:
-            await ready(runtime)
-            await making.reached()
-        assert clients.warmed == []
-    finally:
-        making.release()
 
 
 async def test_clients_are_made_where_modelmesh_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter that restarts alone is asked for loads, never for its status."""
     monkeypatch.setattr(wiring, "FIRST_ANSWER_SECONDS", 0.01)
     clients = Clients(lambda: None)
-    async with started(tmp_path, clients, monkeypatch):
+    async with started(tmp_path, clients):
         await until(lambda: len(clients.warmed) == len(KEYS), "the clients are made")
 
 
 async def test_no_client_is_made_before_the_first_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "FIRST_ANSWER_SECONDS", 1000.0)
     clients = Clients(lambda: None)
-    async with started(tmp_path, clients, monkeypatch) as runtime:
+    async with started(tmp_path, clients) as runtime:
         await loaded_and_unloaded(runtime)
         assert clients.warmed == []
-        await ready(runtime)
+        await until_ready(runtime)
         await until(lambda: len(clients.warmed) == len(KEYS), "the clients are made")
-
-
-async def test_a_crash_in_the_making_of_clients_ends_no_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crashes: list[str] = []
-
-    def crash() -> None:
-        crashes.append("now")
-        raise RuntimeError("a surprise")
-
-    async with started(tmp_path, Clients(crash), monkeypatch) as runtime:
-        await ready(runtime)
-        await until(lambda: crashes, "a client is made")
-        await loaded_and_unloaded(runtime)
 
 
 def test_a_start_imports_no_library_of_a_store() -> None:

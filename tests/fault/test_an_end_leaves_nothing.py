@@ -115,25 +115,6 @@ async def test_a_start_without_enough_threads(settings: Settings, monkeypatch: p
     assert allowed > 40
 
 
-async def test_a_start_whose_port_is_taken(settings: Settings) -> None:
-    with (
-        socket.create_server(("::", settings.telemetry.metrics_port), family=socket.AF_INET6),
-        pytest.raises(StartError, match="METRICS_PORT"),
-    ):
-        async with wiring.build(settings):
-            pytest.fail("the start went on")
-
-
-async def test_a_second_adapter(settings: Settings) -> None:
-    """It goes; the first one stays whole."""
-    async with wiring.build(settings) as first:
-        with pytest.raises(StartError, match="another adapter already works on"):
-            async with wiring.build(settings):
-                pytest.fail("the start went on")
-        assert first.spi.addresses == [f"unix:{settings.spi.listen.socket}"]
-        assert os.path.lexists(f"{settings.spi.listen.socket}")
-
-
 @pytest.mark.parametrize("seconds", [0.01, 1000.0])
 async def test_an_adapter_that_is_cancelled_while_storage_hangs(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, seconds: float

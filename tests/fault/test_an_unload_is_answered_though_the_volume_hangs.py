@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter.journal.journal import Journal
+from adapter.journal import Journal
 from adapter.triton.repository import THREADS, Repository
 from tests.fault.conftest import Hold, System
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 
 import aiohttp
@@ -12,12 +11,12 @@ import pytest
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.memory.watch import NOT_TOLD
 from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import System, until
+from tests.fault.conftest import System, until_ready
 from tests.fault.restores import NAMES, Restores, code_of, content, load
 from tests.real.ports import free_ports
 
 Code = grpc.StatusCode
-STARTING, READY = spi.RuntimeStatusResponse.STARTING, spi.RuntimeStatusResponse.READY
+STARTING = spi.RuntimeStatusResponse.STARTING
 
 
 @pytest.fixture
@@ -65,25 +64,16 @@ async def test_an_unload_of_a_model_that_triton_restores_waits_for_that_load_and
     assert restores.loads.count("m3") == 1
 
 
-async def test_unloads_of_all_models_in_the_middle_of_their_restores_leave_nothing(restores: Restores) -> None:
-    await restores.begin()
-    unloads = [restores.system.unload(name) for name in NAMES]
-    await until(lambda: not restores.is_placed("m0"), "the first that waited is gone")
-    restores.release()
-
-    await asyncio.gather(*unloads)
-
-    assert restores.system.leftovers() == []
-    assert restores.loads == ["m3"]
-
-
 async def test_an_equal_load_shares_the_restore_that_triton_has(restores: Restores) -> None:
+    """A caller that leaves does not end it."""
     await restores.begin()
-    call = load(restores.system, "m3")
+    leaves, stays = load(restores.system, "m3"), load(restores.system, "m3")
+    await restores.seen()
+    leaves.cancel()
     await restores.seen()
     restores.release()
 
-    assert (await call).sizeInBytes == restores.sizes["m3"]
+    assert (await stays).sizeInBytes == restores.sizes["m3"]
     await restores.ended(*NAMES)
     assert restores.asked("m3") == ["load"]
     assert restores.pulled_bytes == 0
@@ -130,18 +120,6 @@ async def test_a_load_of_changed_content_takes_the_place_of_the_restore(restores
     assert restores.pulled_bytes == len(content(name, 2))
 
 
-async def test_a_caller_that_leaves_does_not_end_the_restore(restores: Restores) -> None:
-    await restores.begin()
-    call = load(restores.system, "m3")
-    await restores.seen()
-    call.cancel()
-    await restores.system.deserted()
-    restores.release()
-
-    await restores.ended(*NAMES)
-    assert restores.asked("m3") == ["load"]
-
-
 @pytest.mark.parametrize("name", ["m3", "m0"], ids=["sent", "waiting"])
 async def test_modelmeshs_answer_to_a_lost_model_ends_with_the_model_loaded(restores: Restores, name: str) -> None:
     """ModelMesh meets NOT_FOUND at an inference: it unloads the model and loads it again before the unload is answered."""
@@ -173,8 +151,11 @@ async def test_a_second_crash_in_a_restore_costs_the_model_that_was_loading_and_
     """It may be what killed Triton: it is not sent again without a call. What was back is restored a second time."""
     await restores.begin(held="m2")
     assert "m3" in restores.system.triton.in_memory
+    call = load(restores.system, "m2")
+    await restores.seen()
     await restores.system.triton.restart(0.1)
 
+    assert await code_of(call) is Code.UNAVAILABLE
     await restores.ended("m0", "m1", "m3")
 
     assert restores.asked("m2").count("load") == 1, "it was sent before the crash"
@@ -186,25 +167,13 @@ async def test_a_second_crash_in_a_restore_costs_the_model_that_was_loading_and_
     await restores.ended(*NAMES)
 
 
-async def test_a_caller_that_shares_a_restore_is_told_when_it_kills_triton(restores: Restores) -> None:
-    await restores.begin()
-    call = load(restores.system, "m3")
-    await restores.seen()
-    await restores.system.triton.restart(0.1)
-
-    assert await code_of(call) is Code.UNAVAILABLE
-    await restores.ended("m0", "m1", "m2")
-
-
 @pytest.mark.parametrize("moment", ["sent", "one is back"])
 async def test_runtime_status_in_the_middle_of_restores_purges_all_and_nothing_comes_back(restores: Restores, moment: str) -> None:
     await restores.begin("m3" if moment == "sent" else "m2")
     system = restores.system
     assert (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status == STARTING, "Triton still loads"
     restores.release()
-    async with asyncio.timeout(60):
-        while (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != READY:
-            pass
+    await until_ready(system.runtime)
 
     assert system.leftovers() == []
     system.put("restored-new", model=content("new"))

@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import io
 import json
 import os
 import re
-import tarfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -25,18 +23,16 @@ from typing import Any
 import grpc
 import pytest
 
+from adapter import journal as journal_module
 from adapter._pb import model_runtime_pb2 as spi
-from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.errors import StartError
-from adapter.journal import journal as journal_module
-from adapter.settings import Settings
 from adapter.volume import trash as trash_module
 from adapter.volume.trees import own_bytes
-from adapter.wiring import Adapter, build
-from tests.builders import load_request
+from adapter.wiring import Adapter
+from tests.builders import load_request, tar_of
 from tests.fakes.failing_disk import FAULTS, FailingDisk, Fault
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, OWN_FILES, PART_BYTES, until
+from tests.fault.conftest import BUCKET, OWN_FILES, PART_BYTES, READY, environ_of, running, until
 from tests.real.s3 import S3Server
 
 PATH = "written"
@@ -79,23 +75,14 @@ class Rig:
     has_archive: bool = False
     versions: list[bytes] = field(default_factory=list)
     """Weights that a whole model may have: the last two that were put."""
-    _stack: AsyncExitStack | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self) -> None:
         """Raises StartError."""
-        stack = AsyncExitStack()
-        try:
-            self.adapter = await stack.enter_async_context(build(Settings.from_env(self.environ)))
-            channel = await stack.enter_async_context(grpc.aio.insecure_channel(self.adapter.spi.addresses[0]))
-        except BaseException:
-            await stack.aclose()
-            raise
-        self._stack, self.runtime = stack, spi_rpc.ModelRuntimeStub(channel)
+        self.adapter, self.runtime = await self._stack.enter_async_context(running(self.environ))
 
     async def stop(self) -> None:
-        if self._stack is not None:
-            await self._stack.aclose()
-        self._stack = self.adapter = None
+        await self._stack.aclose()
 
     def put(self) -> None:
         """Another version of the model, as files and, where the scene needs one, as an archive."""
@@ -106,13 +93,7 @@ class Rig:
         self.s3.put_folder(BUCKET, PATH, files)
         if not self.has_archive:
             return
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as archive:
-            for path, content in files.items():
-                member = tarfile.TarInfo(path)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-        self.s3.put(BUCKET, "packed/m.tar", packed.getvalue())
+        self.s3.put(BUCKET, "packed/m.tar", tar_of(files.items(), "w"))
 
     async def load(self) -> None:
         await self.runtime.loadModel(load_request("m", "python", PATH))
@@ -126,7 +107,7 @@ class Rig:
     async def is_ready(self) -> bool:
         """What ModelMesh is told; the first question begins a purge."""
         answer = await self.runtime.runtimeStatus(spi.RuntimeStatusRequest())
-        return bool(answer.status == spi.RuntimeStatusResponse.READY)
+        return bool(answer.status == READY)
 
     def check_visible(self) -> None:
         """Nothing in Triton's folder is half a model."""
@@ -197,12 +178,7 @@ async def rig(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.Mo
     root = tmp_path / "volume"
     (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
     async with FakeTriton(root / "_triton_models") as triton:
-        environ = {
-            "CONTAINER_MEM_REQ_BYTES": "2GiB", "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
-            "UNLOAD_TIMEOUT_SECONDS": "20", "STORAGE_CONFIG_DIR": str(config),
-            "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
-            "REQUEST_ENDPOINTS_DENIED": "",
-        }  # fmt: skip
+        environ = environ_of(tmp_path, triton.target, REQUEST_ENDPOINTS_DENIED="")
         with FailingDisk(root).installed() as disk:
             rig = Rig(root, disk, triton, s3, environ)
             yield rig

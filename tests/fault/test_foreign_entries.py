@@ -12,13 +12,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
 from adapter.errors import StartError
 from adapter.model import PROBE
 from adapter.settings import Settings
 from adapter.volume.volume import Volume
 from adapter.wiring import build
-from tests.fault.conftest import System, until
+from tests.fault.conftest import System, environ_of, until, until_ready
 from tests.real.small_disk import small_disk
 
 MODEL = b"class TritonPythonModel: pass"
@@ -96,9 +95,7 @@ def settings(tmp_path: Path, outside: Path, request: pytest.FixtureRequest) -> d
 @pytest.mark.parametrize("settings", [True], indirect=True, ids=["littered"])
 async def test_a_start_goes_on_and_modelmesh_is_served(system: System) -> None:
     """Staging, trash and artifacts are ours alone, and emptied; what breaks Triton's index goes with the purge."""
-    status = await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())
-    while status.status != spi.RuntimeStatusResponse.READY:
-        status = await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())
+    await until_ready(system.runtime)
 
     await loads_and_leaves_nothing(system)
     assert [name for folder in ("staging", "artifacts", "trash") for name in os.listdir(system.volume.cache_dir / folder)] == []
@@ -135,11 +132,7 @@ async def test_work_goes_on_beside_what_comes_meanwhile(system: System, outside:
 async def test_a_start_on_a_read_only_file_system_ends_in_words(tmp_path: Path) -> None:
     """A real one; when it can be written again, the adapter starts."""
     with small_disk(tmp_path / "volume") as disk:
-        environ = {
-            "CONTAINER_MEM_REQ_BYTES": "2GiB", "METRICS_PORT": "0", "ROOT_MODEL_DIR": str(disk),
-            "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": f"unix:{tmp_path}/t.sock",
-            "STORAGE_CONFIG_DIR": str(tmp_path),
-        }  # fmt: skip
+        environ = environ_of(tmp_path, f"unix:{tmp_path}/t.sock")
         earlier = Volume(disk / "_triton_models", disk / "_adapter")
         earlier.claim()
         earlier.close()

@@ -19,14 +19,12 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
-from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from adapter.settings import Settings
 from adapter.telemetry.metrics import CACHE_EVICTIONS, CACHE_REQUESTS, REGISTRY
-from adapter.wiring import Adapter, build
-from tests.builders import load_request
+from adapter.wiring import Adapter
+from tests.builders import load_request, zip_of
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, PART_BYTES, Hold, until
+from tests.fault.conftest import BUCKET, PART_BYTES, Hold, environ_of, running, until, until_ready
 from tests.real.s3 import S3Server
 
 MODEL = b"class TritonPythonModel: pass"
@@ -81,27 +79,17 @@ Pod = Callable[..., AbstractAsyncContextManager[Sidecar]]
 
 
 @pytest.fixture
-async def pod(tmp_path: Path, config: Path, s3: S3Server) -> AsyncIterator[Pod]:
+async def pod(tmp_path: Path, neighbours: tuple[FakeTriton, S3Proxy]) -> Pod:
     """Adapters over one volume, one after the other, beside one Triton."""
-    root = tmp_path / "volume"
-    with S3Proxy(s3.endpoint_url) as proxy:
-        (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
-        async with FakeTriton(root / "_triton_models") as triton:
+    triton, proxy = neighbours
 
-            @asynccontextmanager
-            async def start(**settings: str) -> AsyncIterator[Sidecar]:
-                environ = {
-                    "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "1GiB", "LOADTIME_TIMEOUT": "12000",
-                    "METRICS_PORT": "0", "STORAGE_CONFIG_DIR": str(config),
-                    "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
-                } | settings  # fmt: skip
-                async with (
-                    build(Settings.from_env(environ)) as adapter,
-                    grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
-                ):
-                    yield Sidecar(adapter, spi_rpc.ModelRuntimeStub(channel), proxy)
+    @asynccontextmanager
+    async def start(**settings: str) -> AsyncIterator[Sidecar]:
+        environ = environ_of(tmp_path, triton.target, **{"CACHE_MAX_BYTES": "1GiB", "LOADTIME_TIMEOUT": "12000"} | settings)
+        async with running(environ) as (adapter, runtime):
+            yield Sidecar(adapter, runtime, proxy)
 
-            yield start
+    return start
 
 
 def put(s3: S3Server, path: str = "m") -> bytes:
@@ -139,8 +127,7 @@ async def test_a_model_that_was_here_costs_one_listing(pod: Pod, s3: S3Server, s
         assert cost(shown, "equal load after a restart", await sidecar.load("a")) == LISTED
         await sidecar.unload("a")
         assert cost(shown, "reload after a restart", await sidecar.load("a")) == LISTED
-        while (await sidecar.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
-            pass
+        await until_ready(sidecar.runtime)
         assert cost(shown, "reload after a purge", await sidecar.load("a")) == LISTED
         told = sum(counted("volume_bytes", kind=kind) for kind in ("placed", "idle", "staging", "trash"))
         assert abs(told - sidecar.held_bytes) < 32_768
@@ -160,18 +147,22 @@ async def test_only_what_has_changed_is_pulled(pod: Pod, s3: S3Server, shown: Sh
 
 
 async def test_who_may_list_and_not_read_gets_nothing(pod: Pod, s3: S3Server, config: Path) -> None:
-    """Another storage key, whose credentials may list the bucket."""
+    """Another storage key, whose credentials may list the bucket; also of an archive that its owner has unpacked."""
     put(s3)
+    s3.put(BUCKET, "packed.zip", zip_of([("1/model.py", MODEL), ("config.pbtxt", CONFIG)]))
+    unpacked = {"storage_params": {"unpack": "true"}}
     async with pod() as sidecar:
         (config / "other").write_text((config / "s3").read_text())
-        await sidecar.load("a")
-        sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having="/m/")
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await sidecar.load("b", storage_key="other")
-        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
-        sidecar.proxy.heal()
+        for name, path, key, read in (("a", "m", {}, "/m/"), ("c", "packed.zip", unpacked, "/packed.zip")):
+            await sidecar.load(name, path, **key)
+            sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having=read)
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await sidecar.load("b", path, storage_key="other", **key)
+            assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            sidecar.proxy.heal()
+        before = len(sidecar.artifacts)
         await sidecar.load("b", storage_key="other")
-        assert len(sidecar.artifacts) == 2, "a storage key has a copy of its own"
+        assert len(sidecar.artifacts) == before + 1, "a storage key has a copy of its own"
 
 
 async def test_nobody_but_us_may_read_what_was_asked(pod: Pod, s3: S3Server, config: Path) -> None:
@@ -301,9 +292,12 @@ async def test_a_refused_read_gives_nothing_while_the_store_is_away(pod: Pod, s3
         assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
         sidecar.proxy.heal()
         sidecar.proxy.next(Fault(status=503, code="SlowDown"), times=1000)
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
+        with pytest.raises(grpc.aio.AioRpcError, match="SlowDown") as failed:
             await sidecar.load("a")
         assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    async with pod(LOADTIME_TIMEOUT="4000") as sidecar:
+        with pytest.raises(grpc.aio.AioRpcError, match="SlowDown"):
+            await sidecar.load("a")
 
 
 async def test_a_budget_under_pressure_keeps_what_was_used_last(pod: Pod, s3: S3Server, shown: Show) -> None:
@@ -344,17 +338,6 @@ async def test_without_a_cache_nothing_idle_is_kept(pod: Pod, s3: S3Server) -> N
         assert len(sidecar.artifacts) <= 1
         await sidecar.unload("a", "b")
         await until(lambda: not sidecar.artifacts, "nothing idle")
-
-
-async def test_other_bytes_of_the_same_length_are_another_artifact(pod: Pod, s3: S3Server) -> None:
-    async with pod() as sidecar:
-        put(s3)
-        await sidecar.load("a")
-        weights = put(s3)
-        await sidecar.load("b")
-
-        (placed,) = (sidecar.adapter.volume.repository_dir / "b").rglob("weights.bin")
-        assert placed.read_bytes() == weights
 
 
 async def test_ten_loads_at_once_share_one_pull(pod: Pod, s3: S3Server) -> None:

@@ -110,16 +110,6 @@ async def test_a_dead_store_does_not_take_the_loading_threads(system: System, co
     await system.settled()
 
 
-async def test_nothing_there_names_near_misses(system: System) -> None:
-    system.put("near/model-v2", model=MODEL)
-
-    failure = await system.failure("m", "near/model_v2")
-
-    assert failure.code() is Code.NOT_FOUND
-    assert "near/model_v2" in failure.details()
-    assert "near/model-v2" in failure.details()
-
-
 @pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "2000"}])
 async def test_a_slow_pull_ends_in_our_words(system: System) -> None:
     """The budget is below the announced timeout; the phases say what was slow."""
@@ -166,11 +156,3 @@ async def test_a_header_may_be_a_list_under_a_dotted_name(system: System, config
         await system.runtime.loadModel(load_request("m", "onnx", "model.onnx", storage_key="web"))
         assert {request.headers.get("authorization") for request in server.requests} == {"Bearer of-a-list"}
         assert {request.headers.get("x-two") for request in server.requests} == {"1, 2"}
-
-
-async def test_a_header_that_is_no_text_is_named(system: System, config: Path) -> None:
-    """Not dropped: requests without it would be refused for another reason."""
-    (config / "web").write_text(json.dumps({"type": "http", "url": "http://127.0.0.1:1", "headers.X-Number": 5}))
-    failure = await system.failure("m", "m", storage_key="web")
-    assert failure.code() is Code.INVALID_ARGUMENT
-    assert "headers.X-Number is not a text of one line, or a list of them" in (failure.details() or "")

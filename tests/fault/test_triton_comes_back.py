@@ -95,7 +95,7 @@ def test_triton_dies_in_a_load(start: Start) -> None:
     pod = start()
     pod.load_many(3)
     pod.put("slow", dict(sleeper(start_seconds=10)))
-    load = pod.begin("slow", "slow")
+    load = pod.mesh.start_load("slow", "python", "slow")
     pod.triton.kill()
 
     code, text = failure(load)
@@ -179,11 +179,11 @@ def test_a_triton_that_stood_still_has_lost_nothing(start: Start) -> None:
     pod = start()
     pod.load_many(10)
     loads = pod.loads_of_triton()
-    pod.pause_triton()
+    pod.triton.freeze()
     noticed = pod.until_missed()
     time.sleep(max(0.0, 20 - noticed))
     began = time.monotonic()
-    pod.continue_triton()
+    pod.triton.thaw()
 
     until(lambda: pod.ready() == (200, f"ready; {NOT_TOLD}\n"), "/readyz is green")
     noticed_return = time.monotonic() - began

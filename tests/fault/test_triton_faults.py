@@ -8,8 +8,7 @@ import shutil
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
-from tests.fault.conftest import BUCKET, System, until
+from tests.fault.conftest import BUCKET, System, until, until_ready
 
 Code = grpc.StatusCode
 MODEL = b"class TritonPythonModel: pass"
@@ -96,9 +95,7 @@ async def test_a_storm_of_loads_never_exceeds_the_loading_slots(system: System, 
     await asyncio.gather(*(system.load(f"m{n}", "m") for n in range(count)))
     assert system.triton.max_parallel_loads <= 2
 
-    state = await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())
-    while state.status != spi.RuntimeStatusResponse.READY:
-        state = await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())
+    await until_ready(system.runtime)
     assert system.leftovers() == []
 
 

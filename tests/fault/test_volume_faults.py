@@ -13,7 +13,7 @@ from tests.fault.conftest import System
 MODEL = b"class TritonPythonModel: pass"
 
 
-@pytest.mark.parametrize("name", ["repository_dir", "staging_dir", "artifacts_dir", "trash_dir"])
+@pytest.mark.parametrize("name", ["cache_dir", "repository_dir", "staging_dir", "artifacts_dir", "trash_dir"])
 async def test_a_folder_that_vanishes_is_made_again(system: System, name: str) -> None:
     """What is loaded can be unloaded, and the next model loads."""
     system.put("m", model=MODEL)

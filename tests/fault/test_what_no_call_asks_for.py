@@ -13,12 +13,11 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import System, until
+from tests.fault.conftest import READY, System, until
 from tests.real.ports import free_ports
 
 MODEL = b"class TritonPythonModel: pass"
 CONFIG = 'backend: "python"\n'
-READY = spi.RuntimeStatusResponse.READY
 SECONDS = 12.0
 """What is right takes a fraction of it."""
 
@@ -139,15 +138,3 @@ async def test_a_dead_backend_is_no_dead_triton(system: System, monkeypatch: pyt
 
     assert system.triton.starts == 1
     assert not [text for text in texts if "has died" in text], texts
-
-
-async def test_a_cache_folder_that_was_deleted_is_made_again(system: System) -> None:
-    system.put("m", model=MODEL)
-    await system.load("a", "m")
-    await system.unload("a")
-    shutil.rmtree(system.volume.staging_dir.parent)
-
-    await system.load("b", "m")
-
-    assert list(system.triton.in_memory) == ["b"]
-    await until((system.volume.staging_dir.parent / "lock").exists, "the lock is held again")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import select
+import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +21,8 @@ MIB = 2**20
 CALLERS = 4
 LIMIT_MIB = 512
 """Of the adapter's container. Source: `adapter.resources` in the chart's values."""
-BUDGET_MIB = 384
-"""HTTP_BODIES_BYTES, by default."""
+BUDGET = {"HTTP_BODIES_BYTES": "128Mi"}
+"""Its default under that limit."""
 HTTP_ERRORS_OF_NONE_NOW = {413, 503}
 
 SUM_CONFIG = b"""backend: "python"
@@ -43,7 +45,7 @@ class TritonPythonModel:
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontsPod]:
-    with FrontsPod(tmp_path_factory.mktemp("pod"), {"HTTP_MAX_REQUESTS": "16"}) as pod:
+    with FrontsPod(tmp_path_factory.mktemp("pod"), {"HTTP_MAX_REQUESTS": "16", **BUDGET}) as pod:
         assert pod.load("m", affine(2, 1)).status == 200
         yield pod
 
@@ -78,15 +80,23 @@ def binary(mib: int) -> tuple[bytes, dict[str, str]]:
 
 
 def resident_mib(pod: FrontsPod) -> float:
-    """The most that was resident since the last call."""
+    """The most that was resident since the last call, of the adapter and the process that parses."""
     most = memory_mib(pod, "VmHWM")
-    Path(f"/proc/{pod.adapter.pid}/clear_refs").write_text("5")  # Source: proc(5): the peak begins anew
+    for pid in processes(pod):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # Source: proc(5): the peak begins anew
     return most
 
 
+def processes(pod: FrontsPod) -> list[int]:
+    """Of the adapter: itself, and the one that parses."""
+    own = pod.adapter.pid
+    return [own, *(int(pid) for thread in Path(f"/proc/{own}/task").iterdir() for pid in (thread / "children").read_text().split())]
+
+
 def memory_mib(pod: FrontsPod, row: str) -> float:
-    """Of the adapter, as the kernel counts it."""
-    return int(Path(f"/proc/{pod.adapter.pid}/status").read_text().partition(f"{row}:")[2].split()[0]) / 1024
+    """Of both, as the kernel counts it."""
+    texts = [Path(f"/proc/{pid}/status").read_text() for pid in processes(pod)]
+    return sum(int(text.partition(f"{row}:")[2].split()[0]) for text in texts if f"{row}:" in text) / 1024
 
 
 def all_at_once(http: Http, path: str, body: bytes, headers: dict[str, str]) -> list[Answer]:
@@ -120,7 +130,6 @@ def test_a_body_for_a_model_that_does_not_exist_is_not_read(pod: FrontsPod, fron
         ("v2", "/v2/models/m/infer", 20),
         ("v2", "/v2/models/m/generate", 60),
         ("sagemaker", "/models/m/invoke", 60),
-        ("llm", "/predictions/m", 60),
     ],
 )
 def test_large_bodies_of_json_stay_below_the_limit_of_the_pod(pod: FrontsPod, front: str, path: str, mib: int) -> None:
@@ -130,6 +139,7 @@ def test_large_bodies_of_json_stay_below_the_limit_of_the_pod(pod: FrontsPod, fr
     refused = [answer for answer in answers if answer.status in HTTP_ERRORS_OF_NONE_NOW]
     assert len(refused) >= (CALLERS if mib == 60 else CALLERS - 1), [answer.status for answer in answers]
     assert all(b"HTTP_BODIES_BYTES" in answer.body for answer in refused)
+    assert all(b"HTTP_MAX_BODY_BYTES" in answer.body for answer in refused if answer.status == 413)
     assert all(answer.headers.get("retry-after") == "1" for answer in refused if answer.status == 503)
     assert pod.invoke("m", 3.0).json["outputs"][0]["data"] == [7.0]
 
@@ -167,6 +177,20 @@ def test_what_is_parsed_for_clients_that_have_left_counts_until_it_has_ended(pod
     until(lambda: pod.v2("POST", "/v2/models/m/generate", body).status == 400, "the memory of all that have left")
 
 
+def test_the_process_that_parses_is_started_again(pod: FrontsPod) -> None:
+    body = floats(1)
+    assert pod.v2("POST", "/v2/models/m/infer", body).status == 200
+    (parser,) = processes(pod)[1:]
+    os.kill(parser, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pod.v2, "POST", "/v2/models/m/infer", body)
+        until(lambda: memory_mib(pod, "VmRSS") and not waiting.done(), "the body on its way")
+        os.kill(parser, signal.SIGKILL)
+        assert waiting.result().status in (200, 503), "503, where the body was with the process already"
+    assert pod.v2("POST", "/v2/models/m/infer", body).status == 200
+    assert parser not in processes(pod)
+
+
 def is_answered(client: socket.socket) -> bool:
     """Whether something has come."""
     return bool(select.select([client], [], [], 0)[0])
@@ -174,8 +198,8 @@ def is_answered(client: socket.socket) -> bool:
 
 def test_large_binary_bodies_stay_below_the_limit_and_one_is_served(tmp_path: Path) -> None:
     """Answers are not counted, so the model answers with one number."""
-    body, headers = binary(40)
-    with FrontsPod(tmp_path) as pod:
+    body, headers = binary(20)
+    with FrontsPod(tmp_path, BUDGET) as pod:
         assert pod.load("m", {"config.pbtxt": SUM_CONFIG, "1/model.py": SUM}).status == 200
 
         answers = all_at_once(pod.v2, "/v2/models/m/infer", body, headers)
@@ -186,7 +210,7 @@ def test_large_binary_bodies_stay_below_the_limit_and_one_is_served(tmp_path: Pa
 
 
 def test_small_requests_go_on_while_a_large_body_comes_and_a_client_that_leaves_gives_its_memory_back(pod: FrontsPod) -> None:
-    large, headers = binary(60)
+    large, headers = binary(20)
     head = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with socket.create_connection(("127.0.0.1", pod.v2.port)) as first:
@@ -195,4 +219,4 @@ def test_small_requests_go_on_while_a_large_body_comes_and_a_client_that_leaves_
                 client.sendall(head.encode() + b"\r\n" + large[:1000])
             until(lambda: pod.v2("POST", "/v2/models/m/infer", large, headers).status == 503, "three bodies have all of the memory")
             assert pod.v2("POST", "/v2/models/m/infer", infer_body(3.0)).json["outputs"][0]["data"] == [7.0]
-        until(lambda: pod.v2("POST", "/v2/models/m/infer", binary(20)[0], binary(20)[1]).status == 200, "the memory of two that have left")
+        until(lambda: pod.v2("POST", "/v2/models/m/infer", large, headers).status == 200, "the memory of two that have left")

@@ -133,6 +133,11 @@ def test_a_list_of_prompts_as_a_stream(http: Http, model: str) -> None:
     assert found == [{"outputs": [" a", " b"]}, {"outputs": [" a", " c"]}, {"outputs": [" a", " b"]}]
 
 
+def test_a_stream_of_many_prompts_begins_eight_at_a_time(http: Http) -> None:
+    found = lines(ask(http, "vllm", ["a"] * 9 + ["</s>"], True, max_new_tokens=1))
+    assert found == [{"outputs": [" a"] * 8 + ["", ""]}, {"outputs": [""] * 8 + [" a", ""]}]
+
+
 def test_a_prompt_that_has_ended_waits_for_the_others(http: Http) -> None:
     found = lines(ask(http, "vllm", ["a </s>", "b", "</s>"], stream=True, max_new_tokens=3))
     assert found == [{"outputs": [" a", " b", ""]}, {"outputs": ["", " b", ""]}, {"outputs": ["", " b", ""]}]
@@ -185,7 +190,9 @@ def test_a_list_that_is_no_list_of_prompts_is_424(http: Http, inputs: Any) -> No
         ("vllm", "stop_sequences", [""]),
         ("vllm", "details", 1),
         ("vllm", "seed", 2**63),
-        ("vllm", "n", 2),
+        ("vllm", "n", 65),
+        ("vllm", "num_beams", 2),
+        ("trtllm", "best_of", 2),
         ("vllm", "decoder_input_details", True),
         ("trtllm", "min_p", 0.5),
         ("trtllm", "top_n_tokens", 3),
@@ -201,6 +208,26 @@ def test_a_bad_parameter_is_named(http: Http, model: str, name: str, value: Any,
     assert (answer.status, answer.headers["content-type"]) == (424, "application/json")
     assert answer.json.pop("error").startswith(f"parameters.{name}: ")
     assert {**answer.json, "error": ""} == {"generated_text": "", "details": {**BROKEN, "tokens": None}, "code": 424, "error": ""}
+
+
+def test_several_sequences_of_one_prompt(http: Http) -> None:
+    """The imitation samples nothing, so all of them are equal."""
+    for asked in ({"n": 3}, {"best_of": 3}, {"n": 2, "best_of": 3}):
+        answer = ask(http, "vllm", "a", do_sample=True, max_new_tokens=2, **asked).json
+        assert (answer["generated_text"], answer["details"]["generated_tokens"]) == (" a a", 2)
+        others = answer["details"]["best_of_sequences"]
+        assert [(other["generated_text"], other["finish_reason"], len(other["tokens"])) for other in others] == [(" a a", "length", 2)] * 2
+
+
+@pytest.mark.parametrize("parameters", [{"n": 2}, {"n": 2, "do_sample": True, "seed": 7}, {"best_of": 2, "do_sample": False}])
+def test_sequences_that_would_be_equal_are_refused(http: Http, parameters: dict[str, Any]) -> None:
+    answer = ask(http, "vllm", "a", **parameters)
+    assert (answer.status, "would be equal" in answer.json["error"]) == (424, True)
+
+
+def test_log_probabilities_of_others_are_asked_of_vllm(http: Http) -> None:
+    answer = ask(http, "vllm", "a", details=True, logprobs=5, max_new_tokens=1).json
+    assert answer["details"]["tokens"] == [token("a")]
 
 
 def test_a_bad_parameter_of_a_list(http: Http) -> None:

@@ -24,6 +24,7 @@ def tgi_token(word: str, *, is_known: bool = True) -> dict[str, Any]:
         "id": 100 + len(word) if is_known else -1,
         "text": f" {word}",
         "logprob": -len(word) / 10 if is_known else None,
+        "log_prob": -len(word) / 10 if is_known else None,
         "special": False,
     }
 
@@ -57,6 +58,7 @@ def test_details(http: Http, path: str) -> None:
             "finish_reason": "length",
             "generated_tokens": 3,
             "seed": 7,
+            "inputs": "a bb",
             "prefill": [],
             "tokens": [tgi_token(word) for word in ("a", "bb", "a")],
         },
@@ -67,7 +69,7 @@ def test_details(http: Http, path: str) -> None:
 @pytest.mark.parametrize(("path", "stream"), [("/", True), ("/generate_stream", None), ("/generate_stream", False)])
 def test_a_stream(http: Http, path: str, stream: bool | None, has_details: bool) -> None:
     first, last = lines(http("POST", path, body(stream=stream, max_new_tokens=2, details=has_details)), EVENTS)
-    details = {"finish_reason": "length", "generated_tokens": 2, "seed": None, "input_length": 2} if has_details else None
+    details = {"finish_reason": "length", "generated_tokens": 2, "seed": None, "inputs": "a bb", "input_length": 2} if has_details else None
     assert first == {"index": 1, "token": tgi_token("a"), "generated_text": None, "details": None}
     assert last == {"index": 2, "token": tgi_token("bb"), "generated_text": " a bb", "details": details}
 
@@ -86,11 +88,11 @@ def test_what_no_backend_tells_has_the_types_that_clients_need(language_models: 
     with env(language_models, LMI_MODEL="llm_api"):
         whole = language_models.llm("POST", "/generate", body(max_new_tokens=2, details=True)).json
         tokens = [tgi_token(word, is_known=False) for word in ("a", "bb")]
-        details = {"finish_reason": "length", "generated_tokens": -1, "seed": None, "prefill": [], "tokens": tokens}
+        details = {"finish_reason": "length", "generated_tokens": -1, "seed": None, "inputs": "a bb", "prefill": [], "tokens": tokens}
         assert whole == {"generated_text": " a bb", "details": details}
         last = lines(language_models.llm("POST", "/generate_stream", body(max_new_tokens=2, details=True)), EVENTS)[-1]
         assert last["token"] == tokens[-1]
-        assert last["details"] == {"finish_reason": "length", "generated_tokens": -1, "seed": None, "input_length": None}
+        assert last["details"] == {"finish_reason": "length", "generated_tokens": -1, "seed": None, "inputs": "a bb", "input_length": None}
 
 
 @pytest.mark.parametrize("path", ["/", "/generate", "/generate_stream"])

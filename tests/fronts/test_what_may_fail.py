@@ -224,7 +224,7 @@ def test_a_front_that_cannot_start_ends_the_adapter_in_one_sentence(tmp_path: Pa
 
 
 def test_v2_may_ask_another_server(tmp_path: Path) -> None:
-    """As ModelMesh, which knows the models of all pods; the pod's health is that of its own Triton."""
+    """As ModelMesh, which knows the models of all pods; the front is ready as long as both answer."""
     write(identity(TensorProto.FLOAT, "FP32"), tmp_path / "there" / "theirs")
     with Triton(tmp_path / "there", explicit=False) as there:
         (tmp_path / "pod").mkdir()
@@ -234,7 +234,7 @@ def test_v2_may_ask_another_server(tmp_path: Path) -> None:
             assert pod.v2("GET", "/v2/health/ready").status == 200
             there.kill()
             assert pod.v2("POST", "/v2/models/theirs/infer", body).status == 503
-            assert pod.v2("GET", "/v2/health/ready").status == 200
+            assert pod.v2("GET", "/v2/health/ready").status == 503
 
 
 def test_models_of_another_repository_are_served(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ import msgspec
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.journal.file import FORMAT, Head, JournalProblem, line_of, read, read_line
-from adapter.journal.journal import Journal
+from adapter.journal import FORMAT, Found, Head, Journal, JournalProblem, line_of, read
 from adapter.lifecycle.states import State
 from adapter.model import Listing, SourceFile, id_problem
 from adapter.paths import path_problem
-from adapter.records import Content, Crashes, Record
+from adapter.records import Content, Crashes, Record, Sized
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
 from adapter.storage.cache.record import FILES, ArtifactRecord, KeptFile, Unusable
@@ -60,15 +59,21 @@ def check_entry(entry: Record | Crashes) -> None:
         assert entry.artifact_key is None or (path_problem(entry.artifact_key) is None and "/" not in entry.artifact_key)
     else:
         assert entry.count >= 0 and "/" not in entry.digest
-    assert read_line(line_of(entry)) is not None
+    assert entries_of(line_of(entry)) == [entry]
 
 
 @fuzzed(line=lines)
 def test_any_line_of_a_journal_says_what_can_be_or_nothing(line: bytes) -> None:
-    said = read_line(line)
-    event("nothing" if said is None else "gone" if said[1] is None else "an entry")
-    if said is not None and said[1] is not None:
-        check_entry(said[1])
+    said = entries_of(line)
+    event("an entry" if said else "nothing")
+    for entry in said:
+        check_entry(entry)
+
+
+def entries_of(line: bytes) -> list[Record | Crashes | Sized]:
+    found = Found(b"")
+    found.take(line)
+    return [*found.records.values(), *found.crashes.values(), *found.sizes.values()]
 
 
 @fuzzed(content=files)

@@ -148,10 +148,7 @@ KEYS = [
 keys = st.sampled_from(KEYS) | texts.map(lambda text: f"m/{text}") | texts
 objects = st.builds(StoredObject, keys, st.sampled_from([0, 1, 2**40, 2**62]), st.sampled_from(["", "v1", "v2"]))
 pages = st.builds(
-    Page,
-    st.lists(objects, max_size=5).map(tuple),
-    st.lists(keys, max_size=2).map(tuple),
-    st.none() | st.sampled_from(["t", "u"]) | texts,
+    Page, st.lists(objects, max_size=5).map(tuple), st.lists(keys, max_size=2).map(tuple), st.none() | st.sampled_from(["t", "u"]) | texts
 )
 
 

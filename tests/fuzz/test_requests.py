@@ -42,9 +42,7 @@ fields: dict[str, st.SearchStrategy[Any]] = {
     "storage_params": params | trees,
 }
 objects = st.one_of(
-    st.fixed_dictionaries({}, optional=fields),
-    st.dictionaries(st.sampled_from(KEYS), params | scalars | trees, max_size=6),
-    trees,
+    st.fixed_dictionaries({}, optional=fields), st.dictionaries(st.sampled_from(KEYS), params | scalars | trees, max_size=6), trees
 ).map(json.dumps)
 honest_keys = st.sampled_from([{"storage_key": "s3"}, {"storage_key": "s3", "model_type": {"name": "python"}}, {}])
 model_keys = st.one_of(

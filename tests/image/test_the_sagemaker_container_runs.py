@@ -47,7 +47,7 @@ def container(service: dict[str, Any], ports: dict[str, str], tmp_path: Path) ->
     """Until it is healthy by the image's own probe."""
     parts.or_skip(install.install)
     final = stages(SAGEMAKER.read_text())[1][-1]
-    settings = final.environment() | service["environment"]
+    settings = final.pairs("ENV") | service["environment"]
     command = re.sub("|".join(PORTS), lambda match: ports[match[0]], settings["TRITON_COMMAND"])
     command = command.replace("tritonserver", str(install.server()), 1).replace("=/models/", f"={tmp_path}/")
     command += f" --backend-directory={install.BACKENDS} --id=container"

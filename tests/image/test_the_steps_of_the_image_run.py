@@ -149,7 +149,7 @@ def test_the_image_with_triton_has_the_adapter_over_its_own_python(built: Path, 
     program = built / "usr/local/bin/modelmesh-triton-adapter"
     (port,) = free_ports(1)
     own = {"TRITON_COMMAND": "sh -c 'exit 9'", "SAGEMAKER_BIND_TO_PORT": str(port)}
-    settings = environment | stages(SAGEMAKER.read_text())[1][-1].environment() | own
+    settings = environment | stages(SAGEMAKER.read_text())[1][-1].pairs("ENV") | own
 
     done = subprocess.run([program, "--version"], env=environment, capture_output=True, text=True, check=True)
     adapter = Child("adapter", [program, "serve"], env=settings)

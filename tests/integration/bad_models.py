@@ -37,17 +37,11 @@ def _config(text: bytes) -> dict[str, bytes]:
     return PYTHON | {"config.pbtxt": text}
 
 
-def _schema(schema: Any, config: bytes = PYTHON["config.pbtxt"]) -> dict[str, bytes]:
-    return PYTHON | {"config.pbtxt": config, "schema.json": json.dumps(schema).encode()}
-
-
-def _with_schema(name: str, schema: Any, *words: str, config: bytes = PYTHON["config.pbtxt"]) -> BadModel:
-    files = _schema(schema, config)
+def _with_schema(name: str, schema: Any, *words: str) -> BadModel:
+    files = PYTHON | {"schema.json": json.dumps(schema).encode()}
     key = {"schema_path": f"bad/{name.replace(' ', '-')}/schema.json"}
     return BadModel(name, "INVALID_ARGUMENT", words, files=files, key=key)
 
-
-BATCHED = PYTHON["config.pbtxt"].replace(b"max_batch_size: 0", b"max_batch_size: 8")
 
 BAD_MODELS = (
     BadModel(
@@ -57,12 +51,7 @@ BAD_MODELS = (
     BadModel("near miss", "NOT_FOUND", ("near-miss-v1",), files=PYTHON, path="bad/near-mis"),
     BadModel("no such bucket", "NOT_FOUND", ("no-such-bucket",), path="m", key={"storage_params": {"bucket": "no-such-bucket"}}),
     BadModel("no such storage key", "INVALID_ARGUMENT", ("'nokey'", "s3"), path="m", key={"storage_key": "nokey"}),
-    BadModel("storage key that is a path", "INVALID_ARGUMENT", ("storage_key",), path="m", key={"storage_key": "../s3"}),
     BadModel("storage type not supported", "INVALID_ARGUMENT", ("ftp", "s3"), path="m", key={"storage_params": {"type": "ftp"}}),
-    BadModel("certificate that is no PEM", "INVALID_ARGUMENT", ("certificate",), path="m", key={"storage_params": {"certificate": "x"}}),
-    BadModel(
-        "endpoint that is no URL", "INVALID_ARGUMENT", ("endpoint_url",), path="m", key={"storage_params": {"endpoint_url": "not a url"}}
-    ),
     BadModel(
         "wrong keys",
         "PERMISSION_DENIED",
@@ -70,39 +59,12 @@ BAD_MODELS = (
         path="m",
         key={"storage_params": {"access_key_id": "wrong-wrong", "secret_access_key": "wrong-wrong"}},
     ),
-    BadModel(
-        "half a pair of keys",
-        "INVALID_ARGUMENT",
-        ("storage_params has secret_access_key but no access_key_id",),
-        path="m",
-        key={"storage_params": {"secret_access_key": "wrong-wrong"}},
-    ),
     BadModel("schema that is not there", "NOT_FOUND", ("absent.json",), files=PYTHON, key={"schema_path": "bad/absent.json"}),
     BadModel("python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"1/other.py": b""}),
-    BadModel(
-        "native python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"config.pbtxt": b'backend: "python"', "1/x.py": b""}
-    ),
-    BadModel(
-        "version beyond int64",
-        "INVALID_ARGUMENT",
-        ("99999999999999999999",),
-        files=_config(b'backend: "python"') | {"99999999999999999999/model.py": b""},
-    ),
-    BadModel("version that is no number", "INVALID_ARGUMENT", ("1abc",), files=_config(b'backend: "python"') | {"1abc/model.py": b""}),
-    BadModel("native without version", "INVALID_ARGUMENT", ("version",), files={"config.pbtxt": b'backend: "python"', "labels.txt": b""}),
-    BadModel("ensemble without config", "INVALID_ARGUMENT", ("config.pbtxt",), "ensemble", files={"1/x": b""}),
-    BadModel("keras file", "INVALID_ARGUMENT", ("savedmodel", "convert it with"), "keras", files={"model.h5": b"x"}),
-    BadModel("two onnx files", "INVALID_ARGUMENT", ("a.onnx", "b.onnx"), "onnx", files={"a.onnx": b"x", "b.onnx": b"x"}),
-    BadModel("config cut short", "INVALID_ARGUMENT", ("line 1",), files=_config(b'name: "x" {')),
     BadModel("config name that is a number", "INVALID_ARGUMENT", ("name", "line 2"), files=_config(b'backend: "python"\nname: 7\n')),
-    BadModel("config that is not UTF-8", "INVALID_ARGUMENT", ("UTF-8",), files=_config(b'backend: "\xff\xfe"')),
     _with_schema("schema datatype unknown", {"inputs": [{"name": "TEXT", "datatype": "FLOAT", "shape": [1]}]}, "FLOAT", "FP32"),
     _with_schema("schema without name", {"inputs": [{"datatype": "FP32", "shape": [1]}]}, "name"),
     _with_schema("schema that is a list", [], "object"),
-    _with_schema(
-        "schema shape empty with batching", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": []}]}, "TEXT", config=BATCHED
-    ),
-    _with_schema("schema batch dimension fixed", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [3]}]}, "-1", config=BATCHED),
     BadModel(
         "schema that is not JSON",
         "INVALID_ARGUMENT",

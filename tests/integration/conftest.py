@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -95,12 +96,7 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def put(s3: S3Server) -> Put:
     """Put a model's files below a path of the bucket."""
-
-    def put_all(path: str, files: dict[str, bytes]) -> None:
-        for name, content in files.items():
-            s3.put(BUCKET, f"{path}/{name}", content)
-
-    return put_all
+    return partial(s3.put_folder, BUCKET)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import grpc
 import numpy as np
 import pytest
-from tritonclient.grpc import service_pb2 as v2
 
 from tests.integration.conftest import Put, Rig, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
@@ -80,37 +79,6 @@ def test_an_adapter_that_restarts_takes_whole_bundles_over(
         assert answer(later, "p") == [4.0, 7.0, -8.0]
         later.unload("p")
         assert later.index() == {}
-    assert rig.leftovers() == []
-
-
-@pytest.mark.long
-def test_a_bundle_that_lost_a_model_is_freed_by_the_next_adapter(
-    mesh: Mesh, put: Put, rig: Rig, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
-) -> None:
-    """Half a bundle is no loaded model."""
-    put_bundle(put, "pipeline", "p", 3, 1)
-    mesh.load("p", "python", "p")
-    adapter.kill()
-    mesh.triton.RepositoryModelUnload(v2.RepositoryModelUnloadRequest(model_name="p"))
-
-    with Mesh(start_adapter().channel_target, rig.triton_target) as later:
-        later.load("p", "python", "p")
-        assert answer(later, "p") == [4.0, 7.0, -8.0]
-        later.unload("p")
-        assert later.index() == {}
-
-
-@pytest.mark.long
-def test_a_purge_takes_bundles_out(mesh: Mesh, put: Put, rig: Rig) -> None:
-    """Every model of them."""
-    put_bundle(put, "ensemble", "e", 2, 1)
-    put_bundle(put, "pipeline", "p", 3, 1)
-    mesh.load("e", "ensemble", "e")
-    mesh.load("p", "python", "p")
-
-    mesh.start()
-
-    assert mesh.index() == {}
     assert rig.leftovers() == []
 
 

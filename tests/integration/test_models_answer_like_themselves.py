@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -40,16 +39,6 @@ def test_a_native_python_model_keeps_its_config(mesh: Mesh, put: Put) -> None:
     counts = mesh.infer("texts-7", {"TEXT": np.array(["a bc", "déjà vu"], dtype=np.object_)})["COUNTS"]
 
     assert (counts == count_text(["a bc", "déjà vu"])).all()
-
-
-def test_two_models_of_one_path_live_side_by_side(mesh: Mesh, put: Put) -> None:
-    put("texts", dict(text_statistics()))
-    mesh.load("one", "python", "texts")
-    mesh.load("two", "python", "texts")
-    mesh.unload("one")
-
-    assert mesh.index() == {"two": "READY"}
-    assert (mesh.infer("two", {"TEXT": np.array(["x"], dtype=np.object_)})["COUNTS"] == [[1, 1]]).all()
 
 
 def test_replaced_content_is_served_after_the_next_load(mesh: Mesh, put: Put) -> None:
@@ -96,27 +85,3 @@ def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, r
     for path in sorted((rig.volume / "helped").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (rig.volume / "helped").rmdir()
-
-
-def test_many_callers_at_once_get_their_models(mesh: Mesh, put: Put, rig: Rig) -> None:
-    """Loads and unloads of different ids overlap; nothing is left at the end."""
-    put("texts", dict(text_statistics()))
-    failures: list[Exception] = []
-
-    def live(model_id: str) -> None:
-        try:
-            mesh.load(model_id, "python", "texts")
-            assert (mesh.infer(model_id, TEXT)["COUNTS"] == [[3, 2]]).all()
-            mesh.unload(model_id)
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=live, args=(f"m{n}",)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failures == []
-    assert mesh.index() == {}
-    assert rig.leftovers() == []

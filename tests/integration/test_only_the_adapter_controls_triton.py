@@ -18,7 +18,6 @@ from adapter._pb import model_runtime_pb2 as spi
 from tests.integration.conftest import TEXT, Pod, Put, get, until_it_is_why
 from tests.real.children import TOP, bare_environment
 from tests.real.models import text_statistics
-from tests.real.polls import until
 
 KEY, VALUE = "adapter", "Only-the=adapter,knows: this"
 HEADER = ((f"triton-grpc-protocol-{KEY}", VALUE),)
@@ -81,18 +80,6 @@ def test_only_the_adapter_loads_unloads_and_lists(start_pod: StartPod, env: dict
     index = pod.mesh.triton.RepositoryIndex(v2.RepositoryIndexRequest(), metadata=HEADER, timeout=30)
     assert [row.name for row in index.models] == []
     assert VALUE not in pod.adapter.log_text()
-
-
-def test_an_adapter_that_restarts_takes_over(start_pod: StartPod, env: dict[str, str], texts: str) -> None:
-    pod = start_pod(env, extra_args=WALL)
-    pod.mesh.start()
-    size_bytes = pod.mesh.load("t", "python", texts).sizeInBytes
-
-    pod.adapter.start()
-    until(lambda: get(f"{pod.adapter.metrics_url}/readyz")[0] == 200, "the models are taken over")
-    assert pod.mesh.runtime.modelSize(spi.ModelSizeRequest(modelId="t"), timeout=30, wait_for_ready=True).sizeInBytes == size_bytes
-    assert (pod.mesh.infer("t", TEXT)["COUNTS"] == [[3, 2]]).all()
-    pod.mesh.unload("t")
 
 
 def test_every_call_of_the_adapter_may_be_restricted(start_pod: StartPod, env: dict[str, str], texts: str) -> None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,8 @@ import yaml
 
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.server import Health
+from tests.fakes.hell import answering
+from tests.fakes.raw_server import Hell
 from tests.real.ports import free_ports
 from tests.real.triton import Triton
 
@@ -71,23 +71,8 @@ def adapter(health: Health, heartbeat: Heartbeat | None = None) -> Iterator[int]
 @contextmanager
 def web_server(status: int) -> Iterator[int]:
     """Answers everything so."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with Hell(answering(status, {"Content-Length": 0})) as server:
+        yield server.port
 
 
 @contextmanager
@@ -133,17 +118,6 @@ def test_an_adapter_that_says_nothing_of_triton_kills_no_triton(probe: dict[str,
         triton = stack.enter_context(web_server(200))
 
         assert Kubelet(probe, port, triton).is_green()
-
-
-def test_an_adapter_that_is_away_for_minutes_kills_no_triton(probe: dict[str, Any]) -> None:
-    """As many probes as the kubelet makes in ten minutes, each green; the adapter comes and goes meanwhile."""
-    with web_server(200) as triton:
-        away = Kubelet(probe, closed(), triton)
-        for minute in range(10):
-            assert all(away.is_green() for _ in range(60 // probe["periodSeconds"]))
-            if minute == 5:
-                with adapter(HEALTHY) as port:
-                    assert Kubelet(probe, port, triton).is_green()
 
 
 @pytest.mark.parametrize("triton", ["dead", "hung", "not live"])

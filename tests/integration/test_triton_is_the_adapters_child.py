@@ -246,6 +246,7 @@ def test_process_1_buries_whatever_falls_to_it(launch: Launch, tmp_path: Path) -
     (program,) = (pid for pid in children(first) if UNTIL_TOLD.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
 
     until(lambda: children(first) == [program], "nobody but the program is left to process 1")
+    assert all(b"kill -KILL" not in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(program)), "a shell that is not needed"
     os.kill(first, signal.SIGTERM)
 
     assert adapter.wait(30) == 0

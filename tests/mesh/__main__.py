@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import random
 import sys
 from collections.abc import Sequence
@@ -31,6 +30,10 @@ from tests.mesh.watch import Watch
 from tests.real.children import PartError
 
 HELD, BROKEN, CANNOT = 0, 1, 2
+HURRY = 30
+"""Failures are forgotten so many times sooner than after 7.5 to 15 minutes."""
+AWAY_SECONDS = 10
+"""Triton hangs, or the store is away, for so long."""
 
 
 @dataclass
@@ -66,14 +69,12 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mesh", description=(__doc__ or "").strip().splitlines()[0])
     add = parser.add_argument
-    add("--models", type=_count, default=50, help="registered (50)")
-    add("--seconds", type=_positive, default=30, help="of traffic (30)")
-    add("--rate", type=_positive, default=15, help="requests a second (15)")
+    add("--models", type=int, default=50, help="registered (50)")
+    add("--seconds", type=float, default=30, help="of traffic (30)")
+    add("--rate", type=float, default=15, help="requests a second (15)")
     add("--seed", type=int, default=1, help="decides order and time of everything that is chosen here (1)")
     add("--faults", action="store_true", help="kill and pause the neighbours; with given ones, ModelMesh alone dies")
-    add("--fault-pause", type=_positive, default=8, help="calm seconds between two faults, on average (8)")
-    add("--away", type=_positive, default=10, help="with own parts: seconds for which Triton hangs, or the store is away (10)")
-    add("--hurry", type=_positive, default=30, help="failures are forgotten so many times sooner than after 7.5 to 15 minutes (30)")
+    add("--fault-pause", type=float, default=8, help="calm seconds between two faults, on average (8)")
     add("--keep-going", action="store_true", help="also after a rule is broken")
     add("--json", type=Path, metavar="FILE", help="faults, calls and broken rules, for other programs")
     given = parser.add_argument_group("against parts that run already")
@@ -84,22 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     given.add_argument("--type", default="", help="modelType, for instance onnx")
     given.add_argument("--key", help='modelKey, JSON (a storage_key of "s3")')
     given.add_argument("--volume", type=Path, help="the folder that adapter and Triton share: looked into as well")
-    given.add_argument("--unload-bound", type=_positive, default=180, help="seconds for the answer to an unload (180)")
     return parser
-
-
-def _positive(word: str) -> float:
-    number = float(word)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{word} is no number above 0")
-    return number
-
-
-def _count(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{word} is no number above 0")
-    return number
 
 
 async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
@@ -107,12 +93,7 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
     rig = given if chosen.adapter else await asyncio.to_thread(_own, stack, chosen)
     watch = Watch(knows_faults=not chosen.adapter)
     async with GrpcRuntime(rig.adapter, rig.triton) as runtime:
-        mesh = Mesh(
-            runtime,
-            times=Times().hurried(chosen.hurry),
-            watch=watch,
-            unload_bound_seconds=chosen.unload_bound,
-        )
+        mesh = Mesh(runtime, times=Times().hurried(HURRY), watch=watch)
         print(f"ModelMesh starts: asks the adapter at {rig.adapter} for the runtime's status, for {mesh.times.start:g} s at most")
         if chosen.adapter:
             registration = Registration(chosen.path, chosen.type, chosen.key)
@@ -154,8 +135,8 @@ def _own(stack: ExitStack, chosen: argparse.Namespace) -> Rig:
     faults: dict[str, Fault] = {
         "Triton dies (kill -9)": parts.restart_triton,
         "the adapter dies (kill -9)": parts.restart_adapter,
-        f"Triton hangs (SIGSTOP {chosen.away:g} s)": partial(parts.pause_triton, chosen.away),
-        f"the store is away ({chosen.away:g} s)": partial(parts.take_store_away, chosen.away),
+        f"Triton hangs (SIGSTOP {AWAY_SECONDS} s)": partial(parts.pause_triton, AWAY_SECONDS),
+        f"the store is away ({AWAY_SECONDS} s)": partial(parts.take_store_away, AWAY_SECONDS),
     }
     print(f"adapter {parts.adapter.channel_target}, its log {parts.adapter.log_path}\nTriton {parts.triton.grpc_target}")
     return Rig(parts.adapter.channel_target, parts.triton.grpc_target, parts.volume, cases, faults)

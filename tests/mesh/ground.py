@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.mesh.accounts import Accounts, Entry
 from tests.mesh.announced import Announced
-from tests.mesh.runtime import Model, Runtime
+from tests.mesh.runtime import GrpcRuntime, Model
 from tests.mesh.times import Times
 from tests.mesh.watch import Watch
 
@@ -73,7 +73,7 @@ class Copy:
 class Ground:
     """Of one process: gone with it."""
 
-    runtime: Runtime
+    runtime: GrpcRuntime
     announced: Announced
     times: Times
     watch: Watch

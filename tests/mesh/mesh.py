@@ -15,7 +15,7 @@ from tests.mesh.announced import Announced, FatalError
 from tests.mesh.ground import REMOVED, Copy, Ground, LoadError, State
 from tests.mesh.inference import Inference
 from tests.mesh.loads import Loads
-from tests.mesh.runtime import CallError, Model, Runtime
+from tests.mesh.runtime import CallError, GrpcRuntime, Model
 from tests.mesh.times import Times
 from tests.mesh.unloads import Unloads
 from tests.mesh.watch import Watch
@@ -32,7 +32,7 @@ class Mesh:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: GrpcRuntime,
         *,
         times: Times | None = None,
         watch: Watch | None = None,

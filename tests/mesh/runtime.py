@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -41,36 +41,8 @@ class Model:
     """`modelKey`: JSON, passed on as it is."""
 
 
-class Runtime(Protocol):
-    """What ModelMesh asks. Every method raises CallError."""
-
-    async def status(self, seconds: float) -> Any:
-        """The `RuntimeStatusResponse`; a call has this deadline."""
-
-    async def predict(self, model: Model, seconds: float) -> int:
-        """Predicted bytes."""
-
-    async def load(self, model: Model) -> int:
-        """Bytes, or 0 for "ask for its size". No deadline: cancelling the call is the only end that we bring about."""
-
-    async def size(self, model_id: str, seconds: float) -> int:
-        """Bytes of a loaded model."""
-
-    async def unload(self, model_id: str) -> None:
-        """No deadline, never cancelled."""
-
-    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
-        """A V2 call, as bytes."""
-
-    async def index(self) -> dict[str, str]:
-        """Model → state, of every model that Triton's index shows to hold memory."""
-
-    async def reconnect(self) -> None:
-        """New connections: the process that had the old ones has died."""
-
-
 class GrpcRuntime:
-    """The real ones; `async with`."""
+    """What ModelMesh asks; `async with`. Every call raises CallError."""
 
     def __init__(self, adapter: str, triton: str) -> None:
         self._targets = (adapter, triton)
@@ -78,6 +50,7 @@ class GrpcRuntime:
         self._spi: Any = None
 
     async def reconnect(self) -> None:
+        """New connections: the process that had the old ones has died."""
         await self.close()
         options = (CONTROL_OPTIONS, SERVING_OPTIONS)
         local = ("grpc.use_local_subchannel_pool", 1)
@@ -100,28 +73,35 @@ class GrpcRuntime:
         await self.close()
 
     async def status(self, seconds: float) -> Any:
+        """The `RuntimeStatusResponse`; a call has this deadline."""
         return await _answer(self._spi.runtimeStatus(spi.RuntimeStatusRequest(), timeout=seconds))
 
     async def predict(self, model: Model, seconds: float) -> int:
+        """Predicted bytes."""
         request = spi.PredictModelSizeRequest(modelId=model.model_id, modelType=model.model_type, modelPath=model.path, modelKey=model.key)
         return int((await _answer(self._spi.predictModelSize(request, timeout=seconds))).sizeInBytes)
 
     async def load(self, model: Model) -> int:
+        """Bytes, or 0 for "ask for its size". No deadline: cancelling the call is the only end that we bring about."""
         request = spi.LoadModelRequest(modelId=model.model_id, modelType=model.model_type, modelPath=model.path, modelKey=model.key)
         return int((await _answer(self._spi.loadModel(request))).sizeInBytes)
 
     async def size(self, model_id: str, seconds: float) -> int:
+        """Bytes of a loaded model."""
         return int((await _answer(self._spi.modelSize(spi.ModelSizeRequest(modelId=model_id), timeout=seconds))).sizeInBytes)
 
     async def unload(self, model_id: str) -> None:
+        """No deadline, never cancelled."""
         await _answer(self._spi.unloadModel(spi.UnloadModelRequest(modelId=model_id)))
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+        """A V2 call, as bytes."""
         call: Any = self._channels[1].unary_unary(f"{SERVICE}{method}")
         answer: bytes = await _answer(call(request, timeout=seconds))
         return answer
 
     async def index(self) -> dict[str, str]:
+        """Model → state, of every model that Triton's index shows to hold memory."""
         answer = await self.call("RepositoryIndex", v2.RepositoryIndexRequest().SerializeToString(), INDEX_SECONDS)
         rows = v2.RepositoryIndexResponse.FromString(answer).models
         return {row.name: row.state for row in rows if row.state in HOLDING}

@@ -20,9 +20,12 @@ import grpc
 import numpy as np
 
 from tests.observability.server import Prometheus
+from tests.real.install import CannotRunError
+from tests.real.memory_group import memory_group
 from tests.real.mesh import LONG_ENOUGH_SECONDS
 from tests.real.models import affine, sleeper
 from tests.real.pod import BUCKET, Pod, secret
+from tests.real.polls import until
 from tests.real.s3 import S3Server
 
 MODELS = 8
@@ -35,7 +38,7 @@ KEPT = "kept"
 """A small one that the traffic never asks for: after a death of Triton the adapter restores it."""
 BAD = ("nowhere", "no-config")
 SETTINGS = {
-    "CONTAINER_MEM_REQ_BYTES": "40Mi",
+    "CONTAINER_MEM_REQ_BYTES": "160Mi",
     "MEM_BUFFER_BYTES": "0",
     "CACHE_MAX_BYTES": "40Mi",
     "LOADTIME_TIMEOUT": "12000",
@@ -60,6 +63,11 @@ class Scene:
     pods: Sequence[Pod]
     s3: S3Server
     prometheus: Prometheus
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the reporter runs: no control group can be made in some containers."""
+        return all((pod.volume / "_adapter" / "triton-memory").exists() for pod in self.pods)
 
     def play(self, seconds: float) -> None:
         """Traffic for so long, and meanwhile: Triton of the first pod dies, an inference holds an unload, storage is away."""
@@ -120,12 +128,24 @@ def scene(names: Sequence[str]) -> Iterator[Scene]:
         s3 = stack.enter_context(S3Server())
         _fill(s3)
         config = secret(folder / "storage-config", s3)
-        pods = {name: stack.enter_context(Pod(folder / name, config, SETTINGS)) for name in names}
+        pods = {name: stack.enter_context(_pod(stack, folder / name, config)) for name in names}
         for pod in pods.values():
             pod.mesh.start()
         scraped = [target for name, pod in pods.items() for target in targets(name, pod)]
         prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": scraped}]))
+        until(lambda: len(prometheus.query("up == 1")) == len(scraped), "the first look of Prometheus at each")
         yield Scene(list(pods.values()), s3, prometheus)
+
+
+def _pod(stack: ExitStack, folder: Path, config: Path) -> Pod:
+    """With the reporter of memory in a control group of Triton's own, where one can be made."""
+    models = folder / "_triton_models"
+    models.mkdir(parents=True)
+    wrapper: Sequence[str] = ()
+    with contextlib.suppress(CannotRunError):
+        group = memory_group(folder.with_name(f"{folder.name}-group"), folder / "_adapter" / "triton-memory", models)
+        wrapper = stack.enter_context(group).wrapper
+    return Pod(folder, config, SETTINGS, wrapper=wrapper)
 
 
 def _fill(s3: S3Server) -> None:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.prove.phases import PHASES, TOP, Amounts
+from tests.prove.phases import FULL, PHASES, QUICK, TOP
 from tests.prove.report import markdown, read, told, write
-
-FULL = {"seeds": 20_000, "traffic_seconds": 1_500, "eviction_minutes": 20, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
-QUICK = {"seeds": 200, "traffic_seconds": 60, "eviction_minutes": 3, "fuzz": 200, "soak": 150, "soak_real": 50}
-MEANING = {
-    "seeds": "histories of the simulation",
-    "traffic_seconds": "seconds of faults with the simulator's traffic on",
-    "eviction_minutes": "minutes of each of three runs with more models than fit",
-    "fuzz": "examples of each fuzz test",
-    "soak": "cycles over the fake Triton",
-    "soak_real": "cycles over the real Triton",
-}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -30,22 +18,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/prove", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("phase", nargs="*", help=f"these alone: {', '.join(PHASES)}")
     parser.add_argument("--quick", action="store_true", help="a little of each, in minutes")
-    for name, most in FULL.items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=int, metavar="N", help=f"{MEANING[name]} ({most}; {QUICK[name]} with --quick)")
-    parser.add_argument("--from", type=int, default=0, dest="first_seed", metavar="N", help="first seed of the simulation (0)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of everything else that is random (1)")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes of the simulation (one for each core)"
-    )
     parser.add_argument("--out", type=Path, default=Path("prove-report.md"), metavar="FILE", help="the table as Markdown (prove-report.md)")
-    parser.add_argument("--resume", action="store_true", help="leave out what the table shows to hold at this commit, with these numbers")
+    parser.add_argument("--resume", action="store_true", help="leave out what the table shows to hold at this commit")
     given = parser.parse_args(words)
     if unknown := [name for name in given.phase if name not in PHASES]:
         parser.error(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
-    usual = QUICK if given.quick else FULL
-    chosen = {name: getattr(given, name) if getattr(given, name) is not None else number for name, number in usual.items()}
-    amounts = Amounts(**chosen, first_seed=given.first_seed, seed=given.seed, jobs=given.jobs)
+    amounts = QUICK if given.quick else FULL
     record, commit, ran = given.out.with_suffix(".json"), _commit(), []
     proofs = read(record)
     for name in [each for each in PHASES if not given.phase or each in given.phase]:

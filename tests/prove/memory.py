@@ -25,10 +25,11 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from adapter._pb import model_runtime_pb2 as spi
-from adapter.journal.file import NAME, read
+from adapter.journal import NAME, read
 from adapter.records import Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id
+from tests.prove.report import columns
 from tests.real.memory_group import MemoryGroup, memory_group
 from tests.real.models import Files, affine, ensemble, onnx_file, write
 from tests.real.pod import Pod
@@ -254,21 +255,7 @@ def show(size: int) -> str:
 
 def table(lines: list[Line]) -> str:
     """Aligned columns, in MiB."""
-    rows = [("model", "first", "told", "measured", "source", "again", "true")]
-    rows += [
-        (
-            line.model,
-            show(line.predicted_first),
-            show(line.told),
-            show(line.measured),
-            line.source,
-            show(line.predicted_again),
-            show(line.true),
-        )
-        for line in lines
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return columns([{name: value if isinstance(value, str) else show(value) for name, value in asdict(line).items()} for line in lines])
 
 
 def main() -> int:

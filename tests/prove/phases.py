@@ -15,8 +15,9 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.prove.net import MISTAKES
+from tests.prove.net.mistakes import MISTAKES
 from tests.prove.net.page import RECORD
 from tests.prove.report import Proof, Row
 
@@ -40,22 +41,29 @@ SUITES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much of each."""
+    """
+    How much of each: histories of the simulation, seconds of traffic, minutes with more models than fit, examples of each fuzz test,
+    cycles of load and unload.
+    """
 
     seeds: int
-    first_seed: int
     traffic_seconds: int
     eviction_minutes: int
     fuzz: int
     soak: int
     soak_real: int
-    seed: int
-    jobs: int
+
+
+FULL = Amounts(20_000, 1_500, 20, 20_000, 50_000, 5_000)
+QUICK = Amounts(200, 60, 3, 200, 150, 50)
+SEED = 1
+"""Of everything that is random, beside the simulation."""
+JOBS = os.cpu_count() or 1
 
 
 def simulation(amounts: Amounts) -> Proof:
     """Histories in virtual time."""
-    words = ["-m", "tests.simulation", "--seeds", amounts.seeds, "--from", amounts.first_seed, "--jobs", amounts.jobs]
+    words = ["-m", "tests.simulation", "--seeds", amounts.seeds, "--jobs", JOBS]
     proof, code, output = _ran("simulation: histories in virtual time", words)
     found = re.search(r"^(\d+) seeds in .*?: (\d+) failed", output, re.M)
     if found is None:
@@ -76,27 +84,20 @@ def triton(amounts: Amounts) -> Proof:
 
 def traffic(amounts: Amounts) -> Proof:
     """Faults with the traffic of ModelMesh's simulator on, on the real parts."""
-    options = ["--models", 50, "--rate", 30, "--fault-pause", 3, "--seconds", amounts.traffic_seconds, "--seed", amounts.seed]
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.json"
-        words = ["-m", "tests.mesh", "--faults", "--keep-going", *options, "--json", found]
-        proof, code, _ = _ran("faults with the traffic of ModelMesh's simulator on", words)
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            for row in said["faults"]:
-                note = f"{row['times']} times; all answer {row['slowest']:.1f} s after the fault at most"
-                proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
-            proof.notes.append(said["calls"])
-            proof.wrong += said["broken"][:MOST_WRONG]
-    if code and not proof.wrong:
-        proof.wrong.append(f"it ended with code {code}")
+    options = ["--models", 50, "--rate", 30, "--fault-pause", 3, "--seconds", amounts.traffic_seconds, "--seed", SEED]
+    words = ["-m", "tests.mesh", "--faults", "--keep-going", *options]
+    proof, said = _said("faults with the traffic of ModelMesh's simulator on", words)
+    for row in said.get("faults", ()):
+        note = f"{row['times']} times; all answer {row['slowest']:.1f} s after the fault at most"
+        proof.rows.append(Row(row["kind"], row["tried"], row["survived"], row["tried"] - row["survived"], note))
+    proof.notes += [said["calls"]] if said else []
+    proof.wrong += said.get("broken", [])[:MOST_WRONG]
     return proof
 
 
 def evictions(amounts: Amounts) -> Proof:
     """More models than fit, with measured sizes and with an oracle."""
-    words = ["-m", "tests.prove.evictions", "--minutes", amounts.eviction_minutes, "--seed", amounts.seed]
+    words = ["-m", "tests.prove.evictions", "--minutes", amounts.eviction_minutes, "--seed", SEED]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
         proof, code, _ = _ran("evictions: measured sizes, an oracle, and files × 1.25", [*words, "--json", found])
@@ -113,16 +114,10 @@ def evictions(amounts: Amounts) -> Proof:
 
 def memory(_: Amounts) -> Proof:
     """Sizes of thirty models beside what the kernel says of them."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.json"
-        proof, code, _ = _ran("memory: sizes of models, measured and true", ["-m", "tests.prove.memory", "--json", found])
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            held = len(said["rows"]) - len(said["wrong"])
-            proof.rows.append(Row("sizes of models", len(said["rows"]), held, len(said["wrong"]), "; ".join(said["wrong"])))
-    if code:
-        proof.wrong.append(f"it ended with code {code}")
+    proof, said = _said("memory: sizes of models, measured and true", ["-m", "tests.prove.memory"])
+    if said:
+        lost = len(said["wrong"])
+        proof.rows.append(Row("sizes of models", len(said["rows"]), len(said["rows"]) - lost, lost, "; ".join(said["wrong"])))
     return proof
 
 
@@ -130,7 +125,7 @@ def fuzz(amounts: Amounts) -> Proof:
     """Hostile input of any kind."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.xml"
-        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", amounts.seed, *ALL]
+        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", SEED, *ALL]
         words = ["-m", "pytest", "-q", "tests/fuzz", *options, f"--junitxml={found}"]
         proof, code, _ = _ran("fuzz: hostile input", words)
         proof.command = f"scripts/test tests/fuzz {shlex.join(map(str, options))}"
@@ -148,17 +143,17 @@ def fuzz(amounts: Amounts) -> Proof:
 
 def soak(amounts: Amounts) -> Proof:
     """Many cycles over the fake Triton."""
-    return _soaked("fake", amounts.soak, amounts.seed)
+    return _soaked("fake", amounts.soak)
 
 
 def soak_real(amounts: Amounts) -> Proof:
     """Many cycles over the real Triton."""
-    return _soaked("real", amounts.soak_real, amounts.seed)
+    return _soaked("real", amounts.soak_real)
 
 
-def net(amounts: Amounts) -> Proof:
+def net(_: Amounts) -> Proof:
     """Mistakes planted in the product: a row for each package, which survives where the tests find the mistake."""
-    words = ["-m", "tests.prove.net", "--whole", "--jobs", amounts.jobs, "--json"]
+    words = ["-m", "tests.prove.net", "--whole", "--jobs", JOBS, "--json"]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / RECORD.name
         proof, code, _ = _ran("net: mistakes planted in the product", [*words, found])
@@ -234,20 +229,24 @@ def _is_bad(case: ElementTree.Element) -> bool:
     return case.find("failure") is not None or case.find("error") is not None
 
 
-def _soaked(triton: str, cycles: int, seed: int) -> Proof:
+def _soaked(triton: str, cycles: int) -> Proof:
+    words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", SEED]
+    proof, said = _said(f"soak over the {triton} Triton", words)
+    proof.figures += said.get("rows", [])
+    proof.notes += [said["note"]] if said else []
+    proof.wrong += said.get("wrong", [])
+    return proof
+
+
+def _said(title: str, words: Sequence[object]) -> tuple[Proof, dict[str, Any]]:
+    """A program that writes its outcome with `--json`; empty where it has not."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
-        words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", seed, "--json", found]
-        proof, code, _ = _ran(f"soak over the {triton} Triton", words)
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            proof.figures += said["rows"]
-            proof.notes.append(said["note"])
-            proof.wrong += said["wrong"]
-    if code and not proof.wrong:
-        proof.wrong.append(f"it ended with code {code}")
-    return proof
+        proof, code, _ = _ran(title, [*words, "--json", found])
+        said: dict[str, Any] = json.loads(found.read_text()) if found.is_file() else {}
+    proof.command = proof.command.partition(" --json")[0]
+    proof.wrong += [f"it ended with code {code}"] if code else []
+    return proof, said
 
 
 def _tabled(title: str, words: list[str]) -> Proof:

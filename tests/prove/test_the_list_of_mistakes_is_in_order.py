@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.prove.net import MISTAKES
-from tests.prove.net.mistakes import TOP, Mistake
+from tests.prove.net.mistakes import MISTAKES, TOP, Mistake
 
 NO_RULES_OF_THEIR_OWN = {"_pb"}
 

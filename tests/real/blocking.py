@@ -69,6 +69,12 @@ class BlockingBucket:
         """As `Bucket`."""
         run(self.bucket.read((sink if isinstance(sink, Read) else _Given(wanted, start, length, sink, stop),)), stop)
 
+    def bytes_of(self, wanted: StoredObject, start: int = 0, length: int | None = None, stop: Stop | None = None) -> bytes:
+        """Of the object; all of it unless told."""
+        got = bytearray()
+        self.read(wanted, start, wanted.size_bytes - start if length is None else length, got.extend, stop or Stop())
+        return bytes(got)
+
 
 class _Given(Read):
     """Goes to a function of a test, until the stop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def make_certificates(folder: Path) -> Certificates:
     (folder / "server.pem").write_text(_pem(certificate))
     (folder / "ca.pem").write_text(ca_pem)
     return Certificates(ca_pem, _pem(client), _key_pem(client_key))
+
+
+def server_tls(folder: Path) -> tuple[ssl.SSLContext, Certificates]:
+    """A server's side of TLS on loopback, and who vouches for it."""
+    certificates = make_certificates(folder)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    return context, certificates
 
 
 def _pem(certificate: x509.Certificate) -> str:

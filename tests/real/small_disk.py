@@ -11,11 +11,11 @@ import pytest
 
 
 @contextmanager
-def small_disk(folder: Path, *, mebibytes: int = 8, inodes: int = 200) -> Iterator[Path]:
-    """Mounted at this folder, which is made; skips the test where nothing can be mounted."""
+def small_disk(folder: Path) -> Iterator[Path]:
+    """8 MiB and 200 inodes, mounted at this folder, which is made; skips the test where nothing can be mounted."""
     folder.mkdir()
-    options = f"size={mebibytes}m,nr_inodes={inodes}"
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False, capture_output=True, text=True)
+    command: list[str | Path] = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=200", "tmpfs", folder]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     try:

@@ -19,8 +19,9 @@ import grpc
 
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Behaviour, Hell, Peer, answering
+from tests.real.certificates import server_tls
 from tests.real.pod import Pod
-from tests.security.clouds import entra, private_key, server_tls
+from tests.security.clouds import entra, private_key
 from tests.security.conftest import Sidecar
 from tests.security.stores import JSON, KEY, STORES
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from adapter.volume.volume import Volume
+from tests.builders import load_request
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Hell
+from tests.fakes.http_proxy import VARIABLES
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.pod import Pod
+from tests.security import unmeasured
 from tests.security.archive_rig import Ground, ground_in
-from tests.security.stores import STORES, HonestStore
+from tests.security.clouds import NO_IDENTITY
+from tests.security.stores import KEY, STORES, HonestStore
 
 BUDGET_SECONDS = 4
+STOP_SECONDS = 3
 MIB = 1 << 20
 
 
@@ -37,18 +45,24 @@ class Sidecar:
         (self.secret / name).write_text(json.dumps(config))
         return name
 
+    def begin(self, key: str, model_id: str = "m") -> Any:
+        """A load that goes on."""
+        return self.mesh.runtime.loadModel.future(load_request(model_id, "python", KEY, storage_key=key), timeout=60)
+
+    def stop(self, load: Any, model_id: str = "m") -> None:
+        """The caller goes: the undo is over in time."""
+        load.cancel()
+        begun = time.monotonic()
+        self.mesh.unload(model_id)
+        assert time.monotonic() - begun < STOP_SECONDS
+
     @contextmanager
     def growth(self) -> Iterator[list[float]]:
         """MiB by which the most memory that was resident inside exceeds the memory before. Source: proc(5), clear_refs."""
         grown: list[float] = []
-        Path(f"/proc/{self.adapter.pid}/clear_refs").write_text("5")
-        before = self._mib("VmRSS")
+        before = unmeasured.forget_peak(self.adapter.pid)
         yield grown
-        grown.append(self._mib("VmHWM") - before)
-
-    def _mib(self, row: str) -> float:
-        status = Path(f"/proc/{self.adapter.pid}/status").read_text()
-        return int(status.partition(f"{row}:")[2].split()[0]) / 1024
+        grown.append(unmeasured.mib("VmHWM", self.adapter.pid) - before)
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +97,24 @@ def hell(store: HonestStore) -> Iterator[Hell]:
     """A server that is honest until the test says otherwise."""
     with Hell(store.honest) as server:
         yield server
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """A claimed volume in `models`."""
+    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    made.claim()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the machine that runs the tests, nor its proxies."""
+    for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
+    monkeypatch.setattr("adapter.storage.stores.gcs.identity._SEARCH_PAUSES_SECONDS", (0.0,))
 
 
 @pytest.fixture

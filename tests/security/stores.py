@@ -6,6 +6,7 @@ Only the answers: `tests.fakes.hell` serves them. The answers have the fields th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,38 +48,44 @@ class HonestStore:
         return self.spoiled("listing", self.listing)
 
 
-def _listed(whole: str, empty: str, headers: dict[str, str]) -> Behaviour:
+TYPES = {"s3": XML, "gcs": JSON, "azure": XML}
+PAGES = {
+    "s3": (
+        '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>'
+        f'<Contents><Key>{KEY}</Key><ETag>"{ETAG}"</ETag><Size>{len(CONTENT)}</Size></Contents></ListBucketResult>'
+    ),
+    "gcs": f'{{"items": [{{"name": "{KEY}", "size": "{len(CONTENT)}", "generation": "7"}}]}}',
+    "azure": (
+        '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="http://x/" ContainerName="b"><Blobs>'
+        f"<Blob><Name>{KEY}</Name><Properties><Etag>{ETAG}</Etag><Content-Length>{len(CONTENT)}</Content-Length>"
+        "<BlobType>BlockBlob</BlobType></Properties></Blob></Blobs><NextMarker /></EnumerationResults>"
+    ),
+}
+"""Of the file."""
+_ROW = re.compile('<Contents>.*</Contents>|<Blob>.*</Blob>|"items.*]')
+
+
+def _listed(kind: str) -> Behaviour:
     """The file is listed for its own name, and nothing for the folder of that name."""
 
     def answer(peer: Peer) -> None:
         is_folder = f"{KEY}%2F" in peer.target or f"{KEY}/&" in peer.target or peer.target.endswith(f"{KEY}/")
-        body = (empty if is_folder else whole).encode()
-        answering(200, {**headers, "Content-Length": len(body)}, body)(peer)
+        body = (_ROW.sub("", PAGES[kind]) if is_folder else PAGES[kind]).encode()
+        answering(200, {**TYPES[kind], "Content-Length": len(body)}, body)(peer)
 
     return answer
 
 
-_S3_TOP = '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>'
-_S3_ROW = f'<Contents><Key>{KEY}</Key><ETag>"{ETAG}"</ETag><Size>{len(CONTENT)}</Size></Contents>'
-_AZURE_TOP = '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="http://x/" ContainerName="b"><Blobs>'
-_AZURE_ROW = (
-    f"<Blob><Name>{KEY}</Name><Properties><Etag>{ETAG}</Etag><Content-Length>{len(CONTENT)}</Content-Length>"
-    "<BlobType>BlockBlob</BlobType></Properties></Blob>"
-)
-_AZURE_END = "</Blobs><NextMarker /></EnumerationResults>"
-_DATE = "Sat, 21 Nov 2026 10:00:00 GMT"
-_GCS_ROW = f'{{"items": [{{"name": "{KEY}", "size": "{len(CONTENT)}", "generation": "7"}}]}}'
-
 STORES = {
     "s3": HonestStore(
         lambda url: {"type": "s3", "endpoint_url": url, "bucket": "b", "access_key_id": "someone", "secret_access_key": "s3cr3t-of-tests"},
-        _listed(f"{_S3_TOP}{_S3_ROW}</ListBucketResult>", f"{_S3_TOP}</ListBucketResult>", XML),
+        _listed("s3"),
         honest(CONTENT, {"ETag": f'"{ETAG}"'}),
         lambda peer: "list-type=2" in peer.target,
     ),
     "gcs": HonestStore(
         lambda url: {"type": "gcs", "endpoint_url": url, "bucket": "b", "anonymous": "true"},
-        _listed(_GCS_ROW, "{}", JSON),
+        _listed("gcs"),
         honest(CONTENT, {"ETag": ETAG, "X-Goog-Generation": "7"}),
         lambda peer: "alt=media" not in peer.target,
     ),
@@ -87,8 +94,8 @@ STORES = {
             "type": "azure", "endpoint_url": f"{url}/account", "account_name": "account", "container": "b",
             "account_key": "c2VjcmV0LW9mLXRlc3Rz",
         },
-        _listed(f"{_AZURE_TOP}{_AZURE_ROW}{_AZURE_END}", f"{_AZURE_TOP}{_AZURE_END}", XML),
-        honest(CONTENT, {"ETag": f'"{ETAG}"', "Last-Modified": _DATE, "x-ms-blob-type": "BlockBlob"}),
+        _listed("azure"),
+        honest(CONTENT, {"ETag": f'"{ETAG}"', "Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT", "x-ms-blob-type": "BlockBlob"}),
         lambda peer: "comp=list" in peer.target,
     ),
     "http": HonestStore(

@@ -41,14 +41,6 @@ SECRET = b'{"secret_access_key": "of the pod"}'
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def claim() -> Iterator[Path]:
     """A volume of somebody else's, mounted beside ours."""
     if not os.access("/dev/shm", os.W_OK):

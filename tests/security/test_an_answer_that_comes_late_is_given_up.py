@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import load_request
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Hell, Peer
 from tests.real.pod import Pod
 from tests.security.conftest import Sidecar
-from tests.security.stores import KEY, STORES
+from tests.security.stores import STORES
 
 HEAD_SECONDS, LATE_SECONDS = 10, 4
 """What the text and the page say, and what a busy machine may add. The defect adds nine and a half."""
@@ -42,9 +41,9 @@ def test_a_head_that_begins_late_and_drips_has_no_time_of_its_own(fake_triton: B
         Pod(fake_triton.repository.parent, tmp_path, {"LOADTIME_TIMEOUT": "60000"}, target=fake_triton.target) as pod,
     ):
         pod.mesh.start()
-        key = Sidecar(pod.adapter, pod.mesh, tmp_path).add_key(STORES["s3"].config(server.url))
-        load = pod.mesh.runtime.loadModel.future(load_request("m", "python", KEY, storage_key=key), timeout=100)
+        sidecar = Sidecar(pod.adapter, pod.mesh, tmp_path)
+        key = sidecar.add_key(STORES["s3"].config(server.url))
+        load = sidecar.begin(key)
         assert is_over.wait(60)
-        load.cancel()
-        pod.mesh.unload("m")
+        sidecar.stop(load)
     assert HEAD_SECONDS - 1 < lasted[0] < HEAD_SECONDS + LATE_SECONDS

@@ -21,13 +21,10 @@ DEEP = b"d/" * 1200 + b"f"
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[StoreRig]:
-    volume = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
-    volume.claim()
+def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     made = make_rig(tmp_path, volume)
     yield made
     made.store.close()
-    volume.close()
 
 
 def spec(path: str):
@@ -45,17 +42,10 @@ async def is_settled(rig: StoreRig) -> bool:
 
 
 HOSTILE = {
-    "deep.tar": forged_tar([OK, long_name(DEEP), Tarred(b"a", b"x")]),
     "deep.tgz": gzip.compress(forged_tar([OK, pax((b"path", DEEP)), Tarred(b"a", b"x")])),
-    "deep.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(DEEP, b"x")]),
-    "long.tar": forged_tar([OK, long_name(b"n" * 5000), Tarred(b"a", b"x")]),
-    "long.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"n" * 5000, b"x")]),
-    "nul.tar": forged_tar([OK, pax((b"path", b"a\0b")), Tarred(b"a", b"x")]),
-    "bz2.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"a", b"damaged", method=12)]),
     "lzma.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"a", b"damaged", method=14)]),
     "out.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"l", b"../../../etc/passwd", mode=LINK_MODE)]),
     "cut.tgz": gzip.compress(forged_tar([OK, Tarred(b"a", os.urandom(100_000))]))[:-20],
-    "headers.tar": forged_tar([OK, *[long_name(b"n")] * 2000]),
 }
 
 

@@ -11,16 +11,7 @@ import pytest
 
 from adapter.errors import InvalidModel
 from adapter.storage.search import MAX_OBJECTS
-from tests.security.archive_forge import (
-    BLOCK,
-    LINK_MODE,
-    Tarred,
-    Zipped,
-    forged_tar,
-    forged_zip,
-    long_name,
-    pax,
-)
+from tests.security.archive_forge import BLOCK, LINK_MODE, Tarred, Zipped, forged_tar, forged_zip, long_name, pax
 from tests.security.archive_rig import MIB, Ground
 
 OK = Tarred(b"ok", b"content")

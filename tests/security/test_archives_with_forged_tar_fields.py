@@ -6,13 +6,7 @@ import gzip
 
 import pytest
 
-from tests.security.archive_forge import (
-    BLOCK,
-    Tarred,
-    forged_tar,
-    long_name,
-    pax,
-)
+from tests.security.archive_forge import BLOCK, Tarred, forged_tar, long_name, pax
 from tests.security.archive_rig import Ground
 
 OK = Tarred(b"ok", b"content")

@@ -8,14 +8,7 @@ import zlib
 
 import pytest
 
-from tests.security.archive_forge import (
-    LINK_MODE,
-    Zipped,
-    end_64,
-    end_of_zip,
-    forged_zip,
-    parts_of_zip,
-)
+from tests.security.archive_forge import LINK_MODE, Zipped, end_64, end_of_zip, forged_zip, parts_of_zip
 from tests.security.archive_rig import Ground
 
 ODD = {

@@ -9,71 +9,44 @@ import pytest
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.storage.net.messages import Guard
 from tests.fakes.hell import Hell, answering
-from tests.fakes.http_proxy import VARIABLES
-from tests.security.clouds import (
-    CONTENT,
-    NO_IDENTITY,
-    TOKEN,
-    bucket_of,
-    cloud,
-    listed,
-    page,
-    private_key,
-    read,
-    server_tls,
-    values,
-)
+from tests.real.certificates import server_tls
+from tests.security.clouds import CONTENT, TOKEN, bucket_of, cloud, listed, page, private_key, read
 
 KINDS = ("gcs", "azure")
 LOOPBACK = Guard((ip_network("127.0.0.0/8"),))
 JSON = {"Content-Type": "application/json", "Content-Length": len(TOKEN)}
-KEY = private_key()
-
-
-@pytest.fixture(autouse=True)
-def no_identity(monkeypatch):
-    """Neither of the machine that runs the tests, nor its proxies."""
-    for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
-    monkeypatch.setattr("adapter.storage.stores.gcs.identity._SEARCH_PAUSES_SECONDS", (0.0,))
-
-
-@pytest.fixture(scope="module")
-def tls(tmp_path_factory):
-    """A server's side of TLS, and its authority."""
-    return server_tls(tmp_path_factory.mktemp("tls"))
+pytestmark = pytest.mark.usefixtures("no_identity")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tls_is_trusted_as_the_config_says(kind, tls, monkeypatch, tmp_path):
+def test_tls_is_trusted_as_the_config_says(kind, monkeypatch, tmp_path):
     """Refused without `certificate`, whatever the environment trusts with it; anything goes with `verify_ssl: false`."""
-    context, certificates = tls
+    context, certificates = server_tls(tmp_path)
     (tmp_path / "other").mkdir()
     other = server_tls(tmp_path / "other")[1]
     (tmp_path / "env.pem").write_text(other.ca_pem)
     with Hell(cloud(kind), tls=context) as server:
         with pytest.raises(SourceUnavailable, match="its TLS certificate is not trusted"):
-            listed(bucket_of(values(kind, server.url)))
+            listed(bucket_of(kind, server.url))
         assert not server.requests
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "env.pem"))
-        bucket = bucket_of(values(kind, server.url, certificate=certificates.ca_pem))
+        bucket = bucket_of(kind, server.url, certificate=certificates.ca_pem)
         assert listed(bucket).objects and read(bucket) == CONTENT
         with pytest.raises(SourceUnavailable, match="its TLS certificate is not trusted"):
-            listed(bucket_of(values(kind, server.url, certificate=other.ca_pem)))
+            listed(bucket_of(kind, server.url, certificate=other.ca_pem))
 
 
 def test_a_token_server_that_only_a_request_names_is_guarded():
     """Apart from the endpoint, which may be stored."""
     with Hell(cloud("gcs")) as server, Hell(answering(200, JSON, TOKEN)) as tokens:
-        key = {"anonymous": "", "client_email": "a@b", "private_key": KEY, "token_uri": f"{tokens.url}/token"}
-        assert listed(bucket_of(values("gcs", server.url, **key), guard=LOOPBACK)).objects
+        key = {"anonymous": "", "client_email": "a@b", "private_key": private_key(), "token_uri": f"{tokens.url}/token"}
+        assert listed(bucket_of("gcs", server.url, **key, guard=LOOPBACK)).objects
         assert tokens.connections == 1
         with pytest.raises(InvalidRequest, match="plain http"):
-            bucket_of(values("gcs", server.url, **key), requested=("token_uri",), guard=LOOPBACK)
-        secure = key | {"token_uri": tokens.url.replace("http:", "https:")}
+            bucket_of("gcs", server.url, **key, requested=("token_uri",), guard=LOOPBACK)
+        key["token_uri"] = key["token_uri"].replace("http:", "https:")
         with pytest.raises(AdapterError, match="may not be dialled"):
-            listed(bucket_of(values("gcs", server.url, **secure), requested=("token_uri",), guard=LOOPBACK))
+            listed(bucket_of("gcs", server.url, **key, requested=("token_uri",), guard=LOOPBACK))
         assert tokens.connections == 1
 
 
@@ -84,7 +57,7 @@ def test_a_server_gets_no_password_of_the_pod_and_no_cookie_back(kind, monkeypat
     (tmp_path / "netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with Hell(cloud(kind, listing=page(kind, None, {"Set-Cookie": "a=b; Path=/"}))) as server:
-        bucket = bucket_of(values(kind, server.url, anonymous="true"))
+        bucket = bucket_of(kind, server.url, anonymous="true")
         assert listed(bucket).objects and listed(bucket).objects and read(bucket) == CONTENT
         for request in server.requests:
             assert "authorization" not in request.headers and "cookie" not in request.headers

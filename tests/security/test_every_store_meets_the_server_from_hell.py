@@ -19,13 +19,12 @@ from tests.fakes import hell as bad
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Behaviour, Hell
 from tests.real.polls import until
-from tests.security.conftest import BUDGET_SECONDS, Sidecar
+from tests.security.conftest import BUDGET_SECONDS, STOP_SECONDS, Sidecar
 from tests.security.stores import CONTENT, ETAG, KEY, STORES, HonestStore
 
 MOST_MIB = 64
 MOST_AT_ONCE_MIB = 256
 """Of 32 loads, the first client of a store included."""
-STOP_SECONDS = 3
 PREDICT_SECONDS = 0.5
 BIG_BYTES = 64 << 20
 """More than any bound of ours: an answer that was read so far is an answer without one."""
@@ -155,13 +154,10 @@ def test_a_handshake_that_stalls_is_given_up(sidecar: Sidecar) -> None:
         for kind, store in STORES.items():
             server = stack.enter_context(Hell(store.honest, stalls_in_tls=True))
             key = sidecar.add_key(store.config(server.url))
-            load = sidecar.mesh.runtime.loadModel.future(load_request("m", "python", KEY, storage_key=key), timeout=60)
+            load = sidecar.begin(key)
             assert server.hanging.wait(10)
-            load.cancel()
-            begun = time.monotonic()
-            sidecar.mesh.unload("m")
-            assert time.monotonic() - begun < STOP_SECONDS
-            calls[kind] = sidecar.mesh.runtime.loadModel.future(load_request(kind, "python", KEY, storage_key=key), timeout=60)
+            sidecar.stop(load)
+            calls[kind] = sidecar.begin(key, kind)
         failures = {kind: call.exception() for kind, call in calls.items()}
     assert not {kind for kind, failure in failures.items() if failure is None or failure.code() not in (AWAY, LATE)}
     assert all("TLS handshake" in failure.details() for failure in failures.values())
@@ -181,12 +177,9 @@ def test_a_stop_is_heard_at_once(kind: str, phase: str, store: HonestStore, hell
 
     hell.behaviour = behaviour
     key = sidecar.add_key(store.config(hell.url))
-    load = sidecar.mesh.runtime.loadModel.future(load_request("m", "python", KEY, storage_key=key), timeout=60)
+    load = sidecar.begin(key)
     until(lambda: arrived, "the request has come")
-    load.cancel()
-    begun = time.monotonic()
-    sidecar.mesh.unload("m")
-    assert time.monotonic() - begun < STOP_SECONDS
+    sidecar.stop(load)
 
 
 def test_slow_answers_end_with_the_budget(store: HonestStore, sidecar: Sidecar) -> None:
@@ -225,6 +218,5 @@ def _loaded_at_once(sidecar: Sidecar, store: HonestStore, prefix: str, servers: 
     with ExitStack() as stack:
         for number, (name, server) in enumerate(servers):
             key = sidecar.add_key(store.config(stack.enter_context(server).url))
-            request = load_request(f"{prefix}-{number}", "python", KEY, storage_key=key)
-            calls[name] = sidecar.mesh.runtime.loadModel.future(request, timeout=60)
+            calls[name] = sidecar.begin(key, f"{prefix}-{number}")
         return {name: call.exception() for name, call in calls.items()}

@@ -13,11 +13,11 @@ from contextlib import ExitStack
 import grpc
 import pytest
 
-from tests.builders import load_request
 from tests.fakes.hell import Behaviour, Hell, Peer, answering, in_turn, redirecting, silent
 from tests.real.polls import until
 from tests.security.cloud_pod import BUDGET_SECONDS, PODS, SECRETS, SOURCES, CloudPod, Giver, Source, answer_json, demanding, pod
-from tests.security.stores import KEY, STORES
+from tests.security.conftest import STOP_SECONDS
+from tests.security.stores import STORES
 
 DENIED, AWAY, WRONG, LATE = (
     grpc.StatusCode.PERMISSION_DENIED,
@@ -25,7 +25,6 @@ DENIED, AWAY, WRONG, LATE = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.DEADLINE_EXCEEDED,
 )
-STOP_SECONDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -158,12 +157,9 @@ def test_a_giver_in_trouble_for_a_moment_is_asked_again(here: CloudPod, giver: G
 def test_a_stop_wakes_a_load_that_waits_for_a_token(here: CloudPod, giver: Giver, key: str) -> None:
     """The libraries would wait for minutes."""
     giver.behave(silent())
-    load = here.sidecar.mesh.runtime.loadModel.future(load_request("m", "python", KEY, storage_key=key), timeout=60)
+    load = here.sidecar.begin(key)
     assert giver.server.hanging.wait(20)
-    load.cancel()
-    begun = time.monotonic()
-    here.sidecar.mesh.unload("m")
-    assert time.monotonic() - begun < STOP_SECONDS
+    here.sidecar.stop(load)
 
 
 def test_no_token_goes_over_plain_http(source: Source, here: CloudPod, giver: Giver) -> None:
@@ -182,7 +178,7 @@ def stuck(pods: dict[str, CloudPod], behaviour: Behaviour) -> dict[str, str]:
             source.giver(here).behave(behaviour)
             url = store.url if source.kind == "gcs" else store.url.replace("http:", "https:")
             key = here.sidecar.add_key(source.config(here, url))
-            calls[name] = here.sidecar.mesh.runtime.loadModel.future(load_request(name, "python", KEY, storage_key=key), timeout=60)
+            calls[name] = here.sidecar.begin(key, name)
         failures = {name: call.exception() for name, call in calls.items()}
         assert time.monotonic() - begun < BUDGET_SECONDS + STOP_SECONDS
         assert not store.connections
@@ -229,12 +225,11 @@ def test_a_giver_in_trouble_holds_up_no_other_key_of_the_store(pods: dict[str, C
         signed = here.sidecar.add_key(
             source.config(here, store.url) | {"client_secret": "", "tenant_id": "", "client_id": "", "sas_token": "sig=x"}
         )
-        load = here.sidecar.mesh.runtime.loadModel.future(load_request("waits", "python", KEY, storage_key=waits), timeout=60)
+        load = here.sidecar.begin(waits, "waits")
         assert giver.server.hanging.wait(20)
         assert here.load(signed) is None
         assert not load.done(), "it was served after the other one had ended"
-        load.cancel()
-        here.sidecar.mesh.unload("waits")
+        here.sidecar.stop(load, "waits")
 
 
 KEYS: dict[str, tuple[dict[str, str], str]] = {
@@ -308,7 +303,7 @@ def test_a_token_server_that_answers_badly_has_a_code(kind: str, pods: dict[str,
         for name in rows:
             fields = {"token_uri": f"{giver.server.url}/{name}/"} if kind == "gcs" else {"tenant_id": name}
             key = here.sidecar.add_key(source.config(here, store.url) | fields)
-            calls[name] = here.sidecar.mesh.runtime.loadModel.future(load_request(name, "python", KEY, storage_key=key), timeout=60)
+            calls[name] = here.sidecar.begin(key, name)
         for name, (_, codes, words) in rows.items():
             failure = calls[name].exception()
             assert failure is not None and failure.code() in codes, (name, failure)

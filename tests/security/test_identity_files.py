@@ -78,7 +78,7 @@ def test_a_bundle_may_be_a_link_as_kubernetes_mounts_it(tmp_path: Path, pem: str
 async def test_the_storage_secret_is_read_the_same_way(tmp_path: Path) -> None:
     """A storage key may be any name in the folder: a device there would never end, a FIFO never answer."""
     workers = Workers("secret", 2)
-    configs = StorageConfigs(tmp_path, BINDINGS, workers.executor)
+    configs = StorageConfigs(tmp_path, BINDINGS, workers)
     try:
         for number, (path, words) in enumerate(odd_files(tmp_path)):
             (tmp_path / f"key{number}").symlink_to(path)

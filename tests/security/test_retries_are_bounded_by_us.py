@@ -11,7 +11,6 @@ import pytest
 from adapter.errors import SourceUnavailable
 from adapter.storage.store import Store
 from adapter.storage.stores.tries import FIRST_PAUSE_SECONDS
-from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.builders import a_spec
 from tests.contract.bucket.model_rigs import make_store
@@ -30,15 +29,6 @@ def hell():
     """A web server that can be made to answer anything."""
     with Hell(honest(CONTENT, VERSION)) as server:
         yield server
-
-
-@pytest.fixture
-def volume(tmp_path):
-    """A claimed volume."""
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -75,14 +65,6 @@ async def test_a_pause_that_does_not_fit_is_refused_at_once(store, hell, asked):
     assert len(text) < 300
 
 
-async def test_a_store_that_is_away_is_asked_until_the_time_is_over(store, hell):
-    """The last pause is as long as fits."""
-    hell.behaviour = away()
-    begun = time.monotonic()
-    await refusal(store, 8.0)
-    assert time.monotonic() - begun > 7.5
-
-
 NO_PAUSES = ("-5", "nan", "inf", "1e9", "0x10", "1_000", "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", "", "0", "soon")
 
 
@@ -100,16 +82,6 @@ async def test_not_even_the_second_try_comes_at_once(store, hell):
     begun = time.monotonic()
     assert await refusal_or_listing(store) == "listed"
     assert time.monotonic() - begun >= FIRST_PAUSE_SECONDS / 2, "jitter halves the pause at most"
-
-
-async def test_503_for_ever_to_sixteen_loads_is_no_storm(tmp_path, volume, hell):
-    """A model of many objects, all refused; sixteen loads at once."""
-    hell.behaviour = away()
-    store = make_store(tmp_path, volume, {"type": "http", "url": hell.url}, threads=16)
-    ends = await asyncio.gather(*(refusal(store) for _ in range(16)))
-    store.close()
-    assert all("503" in end for end in ends)
-    assert len(hell.requests) <= 16 + 6, "the first of each, and then one at a time"
 
 
 async def test_a_probe_that_is_given_headers_for_ever_lets_the_others_go(store, hell, monkeypatch):

@@ -67,10 +67,8 @@ VICTIMS, EVIL = b"of the victim" * 10, b"of the enemy!" * 10
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[StoreRig]:
+def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     """A cache, and servers of two people."""
-    volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    volume.claim()
     made = make_rig(tmp_path, volume, cache_bytes=1 << 30)
 
     async def bucket(config: StorageConfig) -> MemoryBucket:
@@ -79,7 +77,6 @@ def rig(tmp_path: Path) -> Iterator[StoreRig]:
     made.clients.bucket = bucket  # type: ignore[method-assign]
     yield made
     made.store.close()
-    volume.close()
 
 
 async def given(rig: StoreRig, params: dict[str, str]) -> bytes:

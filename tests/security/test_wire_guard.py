@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from ipaddress import ip_network
 
 import pytest
@@ -12,7 +11,7 @@ from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import FREE, Access, Collected, Guard, Request, Trust
 from tests.fakes import hell
 from tests.real.blocking import engine, run
-from tests.real.certificates import make_certificates
+from tests.real.certificates import server_tls
 
 DEFAULT = Guard(tuple(map(ip_network, ["127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"])))
 """As `REQUEST_ENDPOINTS_DENIED` is by default."""
@@ -36,30 +35,15 @@ ALLOWED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """A folder with `ca.pem`, `server.pem` and `server.key`."""
-    folder = tmp_path_factory.mktemp("certificates")
-    make_certificates(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server_tls(certificates):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
-    return context
-
-
-@pytest.fixture(scope="module")
-def ca_file(certificates):
-    return str(certificates / "ca.pem")
-
-
-@pytest.fixture(params=["plain", "tls"])
-def tls(request):
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def tls(request, tmp_path):
     """None, or the context of a server."""
-    return None if request.param == "plain" else request.getfixturevalue("server_tls")
+    return server_tls(tmp_path)[0] if request.param else None
+
+
+@pytest.fixture
+def ca_file(tmp_path):
+    return str(tmp_path / "ca.pem")
 
 
 def asked(url, *, guard=FREE, ca_file=None, proxy=""):
@@ -128,10 +112,10 @@ def test_one_denied_address_of_several_is_enough(monkeypatch):
         assert server.connections == 0
 
 
-def test_certificates_are_checked_against_the_name(monkeypatch, server_tls, ca_file):
+def test_certificates_are_checked_against_the_name(monkeypatch, tmp_path, ca_file):
     """Not against the address that is dialled."""
     answering_in_turn(monkeypatch, "other.test", ["127.0.0.1"])
-    with hell.Hell(hell.honest(b"x"), tls=server_tls) as server:
+    with hell.Hell(hell.honest(b"x"), tls=server_tls(tmp_path)[0]) as server:
         assert asked(f"https://localhost:{server.port}/", guard=METADATA, ca_file=ca_file) == b"x"
         with pytest.raises(Unanswered, match="its TLS certificate is for another host name") as failed:
             asked(f"https://other.test:{server.port}/", guard=METADATA, ca_file=ca_file)
@@ -183,9 +167,3 @@ def test_a_name_that_only_the_proxy_knows_is_the_proxys(tls, ca_file, monkeypatc
         url = f"{server.url.partition(':')[0]}://localhost:{server.port}/"
         assert asked(url, guard=DEFAULT, ca_file=ca_file, proxy=proxy.url) == b"x"
         assert len(proxy.requests) == 1
-
-
-def test_a_stored_endpoint_is_free():
-    """A developer's store on loopback."""
-    with hell.Hell(hell.honest(b"x")) as server:
-        assert asked(server.url) == b"x"

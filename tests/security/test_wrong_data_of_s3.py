@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop
-from tests.fakes.hell import Hell, answering, by_target, endless_body, honest
+from tests.fakes.hell import Hell, answering, by_target, honest
 from tests.real.blocking import BlockingClients, blocking, run
-from tests.security import unmeasured
-from tests.security.chosen import long_but
+from tests.security.clouds import SMALL as CONTENT
+from tests.security.clouds import outcome, span
+from tests.security.test_listings_that_are_none import listing, row
 from tests.unit.storage.rigs import make_config, make_search
 
 MIB = 1024 * 1024
 KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
 ETAG = {"ETag": '"v1"'}
-CONTENT = bytes(range(256)) * 40
 SIZE = len(CONTENT)
-NOT_S3 = "gave an answer that is not S3's"
 
 
 def xml(text, status=200, **headers):
@@ -29,150 +26,9 @@ def xml(text, status=200, **headers):
     return answering(status, {"Content-Type": "application/xml", "Content-Length": len(body), **headers}, body)
 
 
-def row(key="m/file", size=10, etag="v1"):
-    return f"<Contents><Key>{key}</Key><Size>{size}</Size><ETag>{etag}</ETag></Contents>"
-
-
-def listing(*rows, more=""):
-    end = (
-        f"<IsTruncated>true</IsTruncated><NextContinuationToken>{more}</NextContinuationToken>"
-        if more
-        else "<IsTruncated>false</IsTruncated>"
-    )
-    return f"<ListBucketResult>{''.join(rows)}{end}</ListBucketResult>"
-
-
 def bucket_at(server, **changes):
     values = {"type": "s3", "bucket": "b", "endpoint_url": server.url, "region": "us-east-1"} | KEYS | changes
     return BlockingClients().bucket(make_config(values))
-
-
-def read(bucket, start=0, length=SIZE, etag="v1", size=SIZE):
-    """Returns what reached the sink, and what was raised."""
-    got = bytearray()
-    try:
-        bucket.read(StoredObject("m/file", size, etag), start, length, got.extend, Stop())
-    except Exception as error:
-        return bytes(got), error
-    return bytes(got), None
-
-
-def test_a_good_listing_is_read():
-    """The measure for all that follow: entities of XML itself, quotes, a foreign namespace, owners, comments."""
-    owner = '<Owner xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser"><ID>x</ID></Owner>'
-    text = (
-        '<?xml version="1.0" encoding="UTF-8"?>\n<!-- none --><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        f'<IsTruncated> false </IsTruncated><Contents><Key>m/a=b&amp;c "d"</Key><Size>3</Size><ETag>&quot;v&quot;</ETag>{owner}</Contents>'
-        "</ListBucketResult>"
-    )
-    with Hell(xml(text)) as server:
-        assert bucket_at(server).list_page("m/", Stop()).objects == (StoredObject('m/a=b&c "d"', 3, "v"),)
-
-
-NO_LISTINGS = {
-    "a size that is a word": listing(row(size="many")),
-    "a size that is negative": listing(row(size=-1)),
-    "a size that is a float": listing(row(size="1.5")),
-    "a size beyond all disks": listing(row(size=10**19)),
-    "a size of 5,000 digits": listing(row(size="9" * 5000)),
-    "no size": listing("<Contents><Key>m/a</Key></Contents>"),
-    "no key": listing("<Contents><Size>1</Size></Contents>"),
-    "no key, encoded": listing("<EncodingType>url</EncodingType><Contents><Size>1</Size></Contents>"),
-    "no prefix": listing("<CommonPrefixes></CommonPrefixes>"),
-    "a key of 1,025 bytes": listing(row("m/" + "k" * 1023)),
-    "a key of 1,026 bytes in few letters": listing(row("m/" + "ü" * 512)),
-    "a version of 2,000 letters": listing(row(etag="v" * 2000)),
-    "a token of 10,000 letters": listing(row(), more="t" * 10_000),
-    "1,001 rows": listing(*(row(f"m/{number}") for number in range(1001))),
-    "1,001 folders": listing(*(f"<CommonPrefixes><Prefix>m/{number}/</Prefix></CommonPrefixes>" for number in range(1001))),
-    "neither the end nor a part": "<ListBucketResult><IsTruncated>maybe</IsTruncated></ListBucketResult>",
-    "a part, in spaces": "<ListBucketResult><IsTruncated> true </IsTruncated></ListBucketResult>",
-    "nothing": "",
-    "bytes that are no text": b"<ListBucketResult>\xff\xfe<IsTruncated>false</IsTruncated></ListBucketResult>",
-    "UTF-16": listing(row()).encode("utf-16"),
-    "JSON": '{"IsTruncated": false}',
-    "a page for people": "<!DOCTYPE html><html><body>Welcome</body></html>",
-    "an unclosed document": listing(row())[:-10],
-    "an unknown entity": listing(row("&boom;")),
-    "a key with a NUL": listing(row("m/&#0;")),
-    "rows in rows": listing("<Contents>" * 50 + "</Contents>" * 50),
-    "a count that is a word": "<ListBucketResult><KeyCount>x</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>",
-}
-
-
-@pytest.mark.parametrize("text", NO_LISTINGS.values(), ids=list(NO_LISTINGS))
-def test_a_listing_that_is_none_is_unavailable(text):
-    """Never an internal error, never an empty or a smaller bucket."""
-    with Hell(xml(text)) as server, pytest.raises(SourceUnavailable, match=NOT_S3) as caught:
-        bucket_at(server).list_page("m/", Stop())
-    assert type(caught.value) is SourceUnavailable
-
-
-def entities():
-    layers = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 50}">' for n in range(1, 6))
-    return f'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY e0 "{"x" * 50}">{layers}]>' + listing(row("&e5;"))
-
-
-BOMBS = {
-    "a million elements": lambda: "<ListBucketResult>" + "<a/>" * 1_000_000 + "</ListBucketResult>",
-    "a million attributes": lambda: "<ListBucketResult " + " ".join(f'a{n}=""' for n in range(400_000)) + "/>",
-    "attributes behind a bracket": lambda: "<ListBucketResult " + " ".join(f"a{n}='>'" for n in range(300_000)) + "/>",
-    "attributes in many elements": lambda: (
-        "<ListBucketResult>"
-        + "".join(f"<a {' '.join(f'b{n}=' + chr(34) * 2 for n in range(60))}/>" for _ in range(8000))
-        + "</ListBucketResult>"
-    ),
-    "a deep tree": lambda: "<a>" * 900_000,
-    "entities": entities,
-    "entities in UTF-16": lambda: entities().encode("utf-16"),
-    "depth": lambda: f"<ListBucketResult>{'<a>' * 30_000}{'</a>' * 30_000}<IsTruncated>false</IsTruncated></ListBucketResult>",
-    "one text of large letters": lambda: "<ListBucketResult><Name>" + "\U0001f4a3" + "a" * 4_000_000 + "</Name></ListBucketResult>",
-    "rows of large letters": lambda: listing(*(row("m/\U0001f4a3" + "a" * 1000 + str(n)) for n in range(1000))),
-    "an endless listing": None,
-    "an endless error": None,
-}
-
-HARMLESS = ("rows of large letters", "depth")
-"""What may be in a page, or beside what is read of it."""
-CHILD = textwrap.dedent(
-    """
-    import sys
-    from adapter.errors import SourceUnavailable
-    from adapter.workers import Stop
-    from tests.real.blocking import BlockingClients
-    from tests.unit.storage.rigs import make_config
-
-    def peak():
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-
-    values = {"type": "s3", "bucket": "b", "region": "r", "access_key_id": "AKID", "secret_access_key": "secret"}
-    configs = (make_config(values | {"endpoint_url": url}) for url in sys.argv[1:])
-    honest, hostile = (BlockingClients().bucket(config) for config in configs)
-    honest.list_page("m/", Stop())
-    before = peak()
-    try:
-        hostile.list_page("m/", Stop())
-        outcome = "a page"
-    except SourceUnavailable:
-        outcome = "unavailable"
-    print(outcome, (peak() - before) // 1024)
-    """
-)
-
-
-@pytest.mark.parametrize("name", long_but(BOMBS, "a million attributes", "a million elements", "entities"))
-def test_no_listing_takes_much_more_memory_than_an_honest_one(name):
-    """A document of less than 4 MiB can take 250 MiB in the parser, an endless one all that there is."""
-    good = xml(listing(*(row(f"m/{'k' * 900}{number}") for number in range(1000))))
-    made = BOMBS[name]
-    behaviour = endless_body(503 if "error" in name else 200) if made is None else xml(made())
-    with Hell(good) as honest_server, Hell(behaviour) as server:
-        done = unmeasured.run("-c", CHILD, honest_server.url, server.url)
-    assert done.returncode == 0, done.stderr[-2000:]
-    outcome, mebibytes = done.stdout.rsplit(" ", 1)
-    assert outcome == ("a page" if name in HARMLESS else "unavailable")
-    assert int(mebibytes) <= 64
 
 
 def test_an_error_in_another_language_keeps_its_status():
@@ -224,14 +80,6 @@ def test_names_have_a_bound_together(monkeypatch):
         run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
 
 
-def span(start, last, total=SIZE):
-    return {"Content-Range": f"bytes {start}-{last}/{total}"}
-
-
-def body(start, last):
-    return CONTENT[start : last + 1]
-
-
 @pytest.mark.parametrize(("size", "chunks"), [(10, [b"12345678901"]), (10, [b"1234567890", b"x"]), (10, [b"12345", b"678901234"])])
 @pytest.mark.parametrize("is_part", [False, True])
 def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks, is_part):
@@ -239,7 +87,7 @@ def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks,
     framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(5, 14) if is_part else {})}
     with Hell(answering(206 if is_part else 200, headers, framed)) as server:
-        got, error = read(bucket_at(server), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
+        got, error = outcome(bucket_at(server), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
     assert type(error) is SourceUnavailable and "more than was asked for" in error.text
     assert len(got) < size
 
@@ -247,8 +95,8 @@ def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks,
 def test_what_is_stored_encoded_is_taken_as_it_is_stored():
     """An object may have a Content-Encoding of its own; its bytes are the listed ones."""
     with Hell(honest(CONTENT, {**ETAG, "Content-Encoding": "gzip"})) as server:
-        assert read(bucket_at(server)) == (CONTENT, None)
-        assert read(bucket_at(server), 5, 10) == (CONTENT[5:15], None)
+        assert outcome(bucket_at(server)) == (CONTENT, None)
+        assert outcome(bucket_at(server), 5, 10) == (CONTENT[5:15], None)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

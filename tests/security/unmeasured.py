@@ -1,7 +1,9 @@
-"""Children whose memory or time is the point: coverage would add its own to both."""
+"""Children whose memory or time is the point: coverage would add its own to both. And what the kernel says of memory."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -16,3 +18,17 @@ def run(*arguments: str, lines: str | None = None, **environ: str) -> subprocess
     return subprocess.run(
         [sys.executable, *arguments], input=lines, env=environment, cwd=TOP, capture_output=True, text=True, check=False, timeout=110
     )
+
+
+def mib(row: str, pid: int | str = "self") -> float:
+    """Of a process: `VmRSS` is resident now, `VmHWM` was at most."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition(f"{row}:")[2].split()[0]) / 1024
+
+
+def forget_peak(pid: int | str = "self") -> float:
+    """The peak begins anew (proc(5), clear_refs); what is resident now, in MiB."""
+    if pid == "self":
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return mib("VmRSS", pid)

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.journal.file import NAME as JOURNAL
-from adapter.journal.journal import Journal
+from adapter.journal import NAME as JOURNAL
+from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
 from adapter.ports import Ports
 from adapter.settings.capacity import CapacitySettings
-from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.triton.loads import Limits
@@ -27,6 +26,7 @@ from tests.fakes.memory import UntoldMemory
 from tests.simulation.client import Client
 from tests.simulation.loop import Life
 from tests.simulation.store import Clients
+from tests.unit.storage.rigs import pull_settings
 
 UNLOAD_SECONDS = 170.0
 READ_SECONDS = 5.0
@@ -67,26 +67,12 @@ class Adapter:
     lifecycle: RuntimeLifecycle
 
 
-def claimed(root: Path) -> Volume:
-    """The folders of every life."""
-    volume = Volume(root / "models" / "_triton_models", root / "models" / "_adapter")
-    volume.claim()
-    return volume
-
-
 def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients: Clients) -> Adapter:
     """Everything but the volume, which comes first; as `adapter.wiring.build`. Blocks."""
     journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
     space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses, trash=volume.trash)
     store = Store(
-        settings=PullSettings(
-            config_dir=setup.root / "config",
-            embedded=None,
-            pvc_mounts=setup.root / "claims",
-            threads=16,
-            unpack_max_bytes=1 << 30,
-            denied_networks=(),
-        ),
+        settings=pull_settings(setup.root, threads=16, unpack_max_bytes=1 << 30),
         root=setup.root / "models",
         volume=volume,
         space=space,

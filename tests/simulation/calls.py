@@ -22,10 +22,8 @@ from adapter.errors import (
 from adapter.model import ModelSpec
 from adapter.serving import AlreadyLoaded, KnownModel
 from tests.simulation.adapter_life import UNLOAD_SECONDS
-from tests.simulation.call import Call
-from tests.simulation.contents import said
-from tests.simulation.store import UnforeseenError
-from tests.simulation.world import FRONT_BYTES, World
+from tests.simulation.store import UnforeseenError, said
+from tests.simulation.world import FRONT_BYTES, Call, World
 
 PREDICT_SECONDS = 0.5
 """ModelMesh's own patience."""

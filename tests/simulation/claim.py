@@ -18,7 +18,6 @@ from unittest import mock
 from tests.simulation.fibers import Fiber, Hub
 from tests.simulation.loop import LIFE
 
-NAME = "claim"
 FOLLOWING = ("stat", "scandir", "listdir", "open", "access")
 """Follow the last link too."""
 NOT_FOLLOWING = ("lstat", "readlink")
@@ -32,7 +31,6 @@ class Claim:
         self.folder = folder
         self.is_hung = False
         self.violated: Callable[[str], None] = lambda _: None
-        self.looks = 0
         self._waiting: list[Fiber] = []
         self._is_looking = False
 
@@ -82,7 +80,6 @@ class Claim:
 
     def _meet(self, path: Any) -> None:
         fiber = self._hub.current
-        self.looks += 1
         if fiber is None or not fiber.name.startswith("claim-"):
             self.violated(f"{fiber.name if fiber else 'the event loop, or a thread of others,'} looks into the claim: {path}")
             return

@@ -10,7 +10,6 @@ from typing import Any
 from adapter.errors import WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, PortClosed, TritonSilent
-from tests.simulation.loop import Life
 from tests.simulation.triton import Triton
 
 MOST_UNLOADS = 16
@@ -23,16 +22,13 @@ class Client:
 
     target = "triton:8001"
 
-    def __init__(self, triton: Triton, life: Life, most_loads: int) -> None:
+    def __init__(self, triton: Triton, most_loads: int) -> None:
         self._triton = triton
-        self._life = life
         self._most_loads = most_loads
         self.is_connected = triton.is_open
         self.on_wrong: Callable[[], None] = lambda: None
         self.loads = Counter[str]()
         """By name: a load whose connection was cut is asked for again, and both calls end with it."""
-        self.unloads = 0
-        """The most that there were at once."""
         self._unloads: list[float] = []
         triton.clients.append(self)
 
@@ -107,7 +103,6 @@ class Client:
         young = sum(now - began < PATIENCE_SECONDS for began in self._unloads)
         if young > MOST_UNLOADS:
             triton.violated(f"{young} unload calls at once")
-        self.unloads = max(self.unloads, young)
         try:
             await self._call(lambda: triton.unload(name), has_thread=True)
         finally:

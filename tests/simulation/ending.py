@@ -13,13 +13,12 @@ from adapter.lifecycle.reconciler import RECONCILER, Step
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASKS
-from tests.simulation.call import Call
 from tests.simulation.calls import Calls
+from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
-from tests.simulation.waiting import until, within
-from tests.simulation.world import World
+from tests.simulation.world import Call, World
 
-BACKGROUND = (RECONCILER, Step.COMPARE.name, *ROOT_TASKS)
+BACKGROUND = (RECONCILER, Step.LOOK.name, *ROOT_TASKS)
 
 
 class Ending:
@@ -133,7 +132,9 @@ class Ending:
         is_kept = adapter.life in self._world.halved or self._world.files.failed_deletes  # until the next purge or start
         foreign = ("foreign", PROBE) if is_kept else "foreign"
         left: dict[str, object] = {
-            "slots": [*loads._loads] + ["waiting"] * len(loads._tickets),
+            "loads": [*loads._loads],
+            "slots": loads._limits.slots - loads._slots._value,
+            "places": loads._limits.places - loads._places._value,
             "models": [model.model_id for model in adapter.lifecycle.registry],
             "memory": self._triton.held,
             "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith(foreign)],

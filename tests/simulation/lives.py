@@ -50,7 +50,7 @@ class Lives:
             life.is_faulty = not self._world.is_calm
             self._world.volume = volume = Volume(self._world.repository_dir, self._world.setup.root / "models" / "_adapter")
             volume.claim()
-            client = Client(self._triton, life, self._world.setup.load_threads)
+            client = Client(self._triton, self._world.setup.load_threads)
             client.on_wrong = partial(self._world.blind.add, life)
             adapter = assembled(self._world.setup, life, volume, client, Clients(self._world.endpoints, self._random, self._rules.asked))
         except StartError as error:

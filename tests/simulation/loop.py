@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,8 @@ KIND: contextvars.ContextVar[str | None] = contextvars.ContextVar("kind", defaul
 """In the name of which kind of operation."""
 
 
+PATIENCE_SECONDS = 4000.0
+"""Longer than anything that may wait: budgets, undos, the longest delays."""
 MOST_STEPS = 200_000
 """At one moment. The most that a history has taken is far below that."""
 
@@ -147,3 +149,17 @@ def _made(loop: asyncio.AbstractEventLoop, work: Any, context: contextvars.Conte
     if life is not None:
         life.tasks.append(task)
     return task
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.5)
+
+
+async def within(work: Coroutine[Any, Any, None]) -> bool:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await work
+    except TimeoutError:
+        return False
+    return True

@@ -11,21 +11,23 @@ from unittest import mock
 
 from msgspec import structs
 
-from adapter.journal.journal import Journal
+from adapter.journal import Journal
 from adapter.lifecycle import fetching
-from adapter.lifecycle.background import Background
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
-from adapter.model import ModelSpec
+from adapter.model import ModelSpec, ServerModel
+from adapter.ports import Ports
 from adapter.records import Crashes, Record
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import Identity
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.triton.index import Index, Listing
+from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.placing import build, identity_of
 from adapter.triton.repository import Repository
@@ -37,17 +39,18 @@ Plant = Callable[[], Any]
 
 
 def _slot_kept_on_cancel() -> Any:
-    """A load that is cancelled while it waits for a slot keeps its turn."""
-    turn = Loads._turn
+    """A load that is cancelled keeps its slot."""
+    load = Loads.load
 
-    async def kept(self: Loads, model_id: str, *, yields: bool) -> None:
+    async def kept(self: Loads, *args: Any, **options: Any) -> None:
         try:
-            await turn(self, model_id, yields=yields)
+            await load(self, *args, **options)
         except asyncio.CancelledError:
-            self._tickets.insert(0, (False, ""))
+            if not self._slots.locked():
+                await self._slots.acquire()
             raise
 
-    return mock.patch.object(Loads, "_turn", kept)
+    return mock.patch.object(Loads, "load", kept)
 
 
 def _place_of_a_left_load_kept() -> Any:
@@ -55,16 +58,29 @@ def _place_of_a_left_load_kept() -> Any:
     end = Loads._end
 
     def kept(self: Loads, load: Any, cause: BaseException | None) -> None:
-        end(self, load, cause)
         if load.is_left:
-            self._limits = replace(self._limits, places=self._limits.places - 1)
+            self._loads.remove(load)
+        else:
+            end(self, load, cause)
 
     return mock.patch.object(Loads, "_end", kept)
 
 
 def _left_load_keeps_its_slot() -> Any:
     """A load that nobody waits for any more counts as one with a caller."""
-    return mock.patch.object(Loads, "_held", lambda self, **_: list(self._loads.values()))
+    load = Loads.load
+
+    async def kept(self: Loads, model_id: str, *args: Any, **options: Any) -> None:
+        try:
+            await load(self, model_id, *args, **options)
+        except asyncio.CancelledError:
+            left = [each for each in self._loads if each.is_left and each.model_id == model_id]
+            if left and not self._slots.locked():
+                await self._slots.acquire()
+                left[0].work.add_done_callback(lambda _: self._slots.release())
+            raise
+
+    return mock.patch.object(Loads, "load", kept)
 
 
 def _unload_answered_early() -> Any:
@@ -112,9 +128,9 @@ def _user_not_released() -> Any:
 def _old_index_believed() -> Any:
     """An answer of the index is used again for some seconds."""
     ask = Index.ask
-    known: dict[Index, tuple[float, Listing | None]] = {}
+    known: dict[Index, tuple[float, list[ServerModel] | None]] = {}
 
-    async def remembered(self: Index) -> Listing | None:
+    async def remembered(self: Index) -> list[ServerModel] | None:
         now = asyncio.get_running_loop().time()
         at, listing = known.get(self, (-1.0, None))
         if listing is None or now - at > 3:
@@ -139,12 +155,12 @@ def _restore_asks_the_store() -> Any:
 
 def _too_many_restores() -> Any:
     """All lost models are restored at once."""
-    begin = Background.__init__
+    begin = Reconciler.__init__
 
-    def made(self: Background, registry: Registry, worker: Worker, _at_once: int) -> None:
-        begin(self, registry, worker, 100)
+    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int, version: str) -> None:
+        begin(self, registry, ports, worker, looks, 100, version)
 
-    return mock.patch.object(Background, "__init__", made)
+    return mock.patch.object(Reconciler, "__init__", made)
 
 
 def _other_spec_joined() -> Any:
@@ -207,7 +223,10 @@ def _versions_not_compared() -> Any:
 
 def _unload_without_bound() -> Any:
     """An unload waits for as long as it takes."""
-    return mock.patch.object(Worker, "unload_deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
+    begin = RuntimeLifecycle.__init__
+    return mock.patch.object(
+        RuntimeLifecycle, "__init__", lambda self, **given: begin(self, **{**given, "unload_timeout_seconds": 100_000})
+    )
 
 
 def _too_many_loads() -> Any:

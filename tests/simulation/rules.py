@@ -12,12 +12,12 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from adapter.journal.file import JournalProblem, NoJournal, read
+from adapter.journal import JournalProblem, NoJournal, read
 from adapter.model import PROBE
 from adapter.volume.boot import boot_id
-from tests.simulation.contents import SERVED, served, sizes
-from tests.simulation.held import files_below
 from tests.simulation.loop import KIND, LIFE
+from tests.simulation.store import SERVED, served, sizes
+from tests.simulation.triton import files_below
 from tests.simulation.world import FIT, World
 
 

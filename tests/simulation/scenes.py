@@ -6,10 +6,9 @@ import asyncio
 from functools import partial
 
 from adapter.model import ModelSpec
-from tests.simulation.call import Call
 from tests.simulation.calls import Calls
-from tests.simulation.waiting import until
-from tests.simulation.world import CLAIM, World
+from tests.simulation.loop import until
+from tests.simulation.world import CLAIM, Call, World
 
 NEIGHBOUR_SECONDS = 15.0
 """Far more than any call needs of a Triton and a store that are well."""

@@ -18,6 +18,7 @@ from adapter.storage.secret.merging import StorageConfig
 SILENT_SECONDS = 60.0
 """A call to a silent endpoint ends by itself, as a read does by its timeout."""
 CHUNK_BYTES = 8 * 1024
+SERVED = ("model.onnx", "weights.bin")
 
 
 class UnforeseenError(Exception):
@@ -30,6 +31,22 @@ def content_of(path: str, version: int, name: str, size_bytes: int) -> bytes:
     return (said * (size_bytes // len(said) + 1))[:size_bytes]
 
 
+def said(files: dict[str, bytes]) -> str:
+    """Which version of which model it is."""
+    content = next(content for name, content in sorted(files.items()) if name.endswith(SERVED))
+    path, version, _ = content.split(b"#", 2)
+    return f"{path.decode()}#{version.decode()}"
+
+
+def served(files: dict[str, bytes]) -> dict[str, bytes]:
+    """By name: only what the adapter does not write itself."""
+    return {name.rpartition("/")[2]: content for name, content in files.items() if name.endswith(SERVED)}
+
+
+def sizes(files: dict[str, bytes]) -> dict[str, int]:
+    return {name: len(content) for name, content in files.items()}
+
+
 @dataclass
 class Model:
     """One path of a store, with all that it ever held."""
@@ -40,10 +57,6 @@ class Model:
     since: list[float] = field(default_factory=list)
     """When each came."""
 
-    def version_of(self, files: dict[str, bytes]) -> int | None:
-        """Which version these files are, whole."""
-        return next((number for number, version in enumerate(self.versions) if version == files), None)
-
 
 @dataclass(eq=False)
 class Endpoint:
@@ -53,13 +66,10 @@ class Endpoint:
     state: str = "well"
     """`well`, `away`, `silent`, or `slow`."""
     models: dict[str, Model] = field(default_factory=dict)
-    trouble_since: float = -1.0
     trouble_until: float = -1.0
 
     def turn(self, state: str, now: float) -> None:
         """From now on it is so."""
-        if self.state == "well" and state != "well":
-            self.trouble_since = now
         if state == "well":
             self.trouble_until = now
         self.state = state

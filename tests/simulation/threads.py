@@ -7,24 +7,23 @@ What the adapter uses of `threading`, `time` and its own pools of threads, on th
 from __future__ import annotations
 
 import contextvars
-import math
-import threading as real_threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from functools import partial
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation.fibers import Fiber, used_hub
 from tests.simulation.loop import LIFE
 
-TIMEOUT_MAX = real_threading.TIMEOUT_MAX
-INLINE = ("volume", "secret", "planning", "predicting", "look", "repository")
+INLINE = ("volume", "secret", "planning", "look", "repository")
 """Pools whose work never blocks on anything but the folder."""
 
 
-class VirtualThreads(Executor):
-    """As `adapter.workers.Threads`."""
+class VirtualThreads:
+    """What `adapter.workers.Workers` does with its threads."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -42,7 +41,7 @@ class VirtualThreads(Executor):
         self._serve()
         return future
 
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
+    def close(self) -> None:
         self._is_open = False
         while self._waiting:
             self._waiting.popleft()[0].cancel()
@@ -84,130 +83,50 @@ class VirtualThreads(Executor):
         self._serve()
 
 
-class _Lock:
-    """A lock that nobody may be found holding: work that blocks must not."""
-
-    def __init__(self) -> None:
-        self._is_held = 0
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        assert not self._is_held, "a piece of work blocks while it holds a lock"
-        self._is_held += 1
-        return True
-
-    def release(self) -> None:
-        self._is_held -= 1
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+def _begin(workers: Any, name: str, threads: int) -> None:
+    workers.virtual = VirtualThreads(name, threads)
+    workers._calls = SimpleQueue()  # for the real `close`, of a pool that is garbage after the simulation
 
 
-class _ReentrantLock(_Lock):
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        self._is_held += 1
-        return True
-
-
-class _Condition:
-    def __init__(self, lock: object = None) -> None:
-        self._waiters: list[Fiber] = []
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> bool:
-        fiber = used_hub().current
-        assert fiber is not None, "the event loop would block"
-        self._waiters.append(fiber)
-        try:
-            fiber.block(timeout)
-        finally:
-            was_woken = fiber not in self._waiters
-            if not was_woken:
-                self._waiters.remove(fiber)
-        return was_woken
-
-    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        end = math.inf if timeout is None else used_hub().loop.time() + timeout
-        while not (result := predicate()):
-            left = end - used_hub().loop.time()
-            if left <= 0:
-                break
-            self.wait(None if timeout is None else left)
-        return result
-
-    def notify(self, count: int = 1) -> None:
-        self.notify_all()
-
-    def notify_all(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for fiber in waiters:
-            fiber.wake()
+WORKERS: dict[str, Any] = {
+    "__init__": _begin,
+    "submit": lambda workers, fn, *args, **kwargs: workers.virtual.submit(fn, *args, **kwargs),
+    "close": lambda workers: workers.virtual.close(),
+    "__del__": lambda _: None,
+}
+"""Of `adapter.workers.Workers`."""
 
 
 class _Event:
     def __init__(self) -> None:
         self._is_set = False
-        self._changed = _Condition()
+        self._waiting: list[Fiber] = []
+
+    def set(self) -> None:
+        self._is_set = True
+        for fiber in self._waiting:
+            fiber.wake()
 
     def is_set(self) -> bool:
         return self._is_set
 
-    def set(self) -> None:
-        self._is_set = True
-        self._changed.notify_all()
-
-    def clear(self) -> None:
-        self._is_set = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return bool(self._changed.wait_for(self.is_set, timeout))
-
-
-class _Thread:
-    def __init__(self, *, target: Callable[..., None], args: tuple[Any, ...] = (), name: str = "", daemon: bool = False) -> None:
-        self._work = partial(target, *args)
-        self._name = name
-
-    def start(self) -> None:
-        fiber = Fiber(used_hub(), self._work, self._name)
-        used_hub().loop.call_later(used_hub().moment(), fiber.step)
-
-    def join(self, timeout: float | None = None) -> None:
-        """Nobody waits for a thread at the end of a simulation."""
-
-    def is_alive(self) -> bool:
-        return True
+    def wait(self, timeout: float) -> bool:
+        fiber, end = used_hub().current, used_hub().loop.time() + timeout
+        assert fiber is not None, "the event loop would block"
+        self._waiting.append(fiber)
+        while not self._is_set and (left := end - used_hub().loop.time()) > 0:
+            fiber.block(left)
+        self._waiting.remove(fiber)
+        return self._is_set
 
 
-class threading:  # noqa: N801 - stands for the module
-    """What the adapter uses of `threading`, in virtual time."""
-
-    TIMEOUT_MAX = TIMEOUT_MAX
-    Lock = _Lock
-    RLock = _ReentrantLock
-    Condition = _Condition
-    Event = _Event
-    Thread = _Thread
-    local = real_threading.local
-    current_thread = staticmethod(real_threading.current_thread)
+threading = SimpleNamespace(Event=_Event)
+"""What `adapter.workers` uses of `threading` beside its pools."""
 
 
-class time:  # noqa: N801 - stands for the module
-    """What the adapter uses of `time`, likewise."""
+def _now(_clock: int = 0) -> float:
+    return used_hub().loop.time()
 
-    CLOCK_BOOTTIME = 7
 
-    @staticmethod
-    def monotonic() -> float:
-        return used_hub().loop.time()
-
-    time = monotonic
-
-    @staticmethod
-    def clock_gettime(_clock: int) -> float:
-        return used_hub().loop.time()
+time = SimpleNamespace(CLOCK_BOOTTIME=7, monotonic=_now, clock_gettime=_now)
+"""What the adapter uses of `time`, likewise."""

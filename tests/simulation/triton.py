@@ -11,16 +11,46 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from adapter.errors import ModelRefused
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, TritonDied
-from tests.simulation.held import Client, Held, files_below
 from tests.simulation.loop import Life, VirtualLoop
+
+
+@dataclass(eq=False)
+class Held:
+    """One model of this Triton."""
+
+    state: str = ""
+    files: dict[str, bytes] | None = None
+    """What it serves."""
+    placement: int = -1
+    """Which directory it was loaded from."""
+    is_taken: bool = False
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """What a directory holds, by path; links are followed."""
+    found: dict[str, bytes] = {}
+    for place, _, names in os.walk(folder, followlinks=True):
+        for name in names:
+            found[os.path.relpath(os.path.join(place, name), folder)] = Path(place, name).read_bytes()
+    return found
+
+
+class Client(Protocol):
+    """Who is connected."""
+
+    loads: Counter[str]
+    is_connected: bool
 
 
 class Triton:
@@ -52,8 +82,6 @@ class Triton:
         self.before_load: Callable[[str], None] = lambda _: None
         self.clients: list[Client] = []
         self.died_at = -1.0
-        self.troubled_at = -1.0
-        """When it was last away, silent, cut or slow."""
         self.starts = 0
         self.lives: list[Life] = []
         self.is_open = False
@@ -83,7 +111,7 @@ class Triton:
         """As `kill -9`; comes back some time later."""
         if self.is_open:
             self.met("triton killed" + (" in a load" if any(held.state == "LOADING" for held in self.models.values()) else ""))
-            self.troubled_at = self.died_at = self.loop.time()
+            self.died_at = self.loop.time()
             self.life.is_alive = False
             self.is_open = False
             for client in self.clients:
@@ -97,7 +125,6 @@ class Triton:
 
     def cut(self) -> None:
         """All connections end; a Triton that lives goes on with what it has."""
-        self.troubled_at = self.loop.time()
         calls, self.calls = self.calls, {}
         for call in calls:
             if not call.done():
@@ -111,12 +138,10 @@ class Triton:
             return
         self.met("triton hung")
         self.is_silent = True
-        self.troubled_at = self.loop.time()
         self.loop.call_later(seconds, self._wake, context=self.loop.in_name_of(self.life))
 
     def _wake(self) -> None:
         self.is_silent = False
-        self.troubled_at = self.loop.time()
         asleep, self.asleep = self.asleep, []
         for begin in asleep:
             begin()

@@ -10,7 +10,6 @@ from tests.simulation import fibers, threads
 
 PATCHED = ("adapter.workers",)
 TIMED = ("adapter.volume.boot", "adapter.volume.trash")
-POOLED = ("adapter.workers", "adapter.journal.journal", "adapter.storage.mounted.reads")
 
 
 @contextlib.contextmanager
@@ -19,8 +18,7 @@ def virtual(hub: fibers.Hub) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         fibers.use(hub)
         stack.callback(fibers.use, None)
-        for module in POOLED:
-            stack.enter_context(mock.patch(f"{module}.Threads", threads.VirtualThreads))
+        stack.enter_context(mock.patch.multiple("adapter.workers.Workers", **threads.WORKERS))
         for module in PATCHED:
             stack.enter_context(mock.patch(f"{module}.threading", threads.threading))
         for module in TIMED:

@@ -9,20 +9,20 @@ import json
 import math
 import random
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adapter.model import ModelSpec
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.volume import Volume
 from tests.simulation import fibers
 from tests.simulation.adapter_life import Adapter, Setup
-from tests.simulation.call import Call
 from tests.simulation.claim import Claim
-from tests.simulation.contents import said
 from tests.simulation.files import BROKEN, FULL, Files
 from tests.simulation.loop import Life, VirtualLoop
-from tests.simulation.store import Endpoint, Model, content_of
+from tests.simulation.store import Endpoint, Model, content_of, said
 from tests.simulation.triton import Triton
 
 STORES = ("east", "west")
@@ -31,6 +31,36 @@ CLAIM = "claim"
 PATHS = ("models/x", "models/y")
 FIT, FRONT_BYTES = 3, 300 * 1024 * 1024
 """So many models of a front's fit into the memory, of so many bytes each; ModelMesh's models are as nothing beside them."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of ModelMesh."""
+
+    number: int
+    kind: str
+    model_id: str
+    spec: ModelSpec | None
+    adapter: Adapter
+    began_at: float
+    ended_at: float = math.inf
+    is_cancelled: bool = False
+    outcome: str = ""
+    task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """The caller goes."""
+        if self.task is not None and not self.task.done():
+            self.is_cancelled = True
+            self.task.cancel()
+
+    def is_over(self) -> bool:
+        """Whether it was answered, or given up."""
+        return self.task is not None and self.task.done()
+
+    def __str__(self) -> str:
+        what = f" {self.spec.storage_key}/{self.spec.path}" if self.spec else ""
+        return f"call {self.number}: {self.kind} {self.model_id}{what}".strip()
 
 
 class World:
@@ -44,7 +74,6 @@ class World:
         self.hub = fibers.Hub(self.loop, self.random)
         self.files = Files(self.random)
         self.problems: list[str] = []
-        self.trace: list[str] = []
         self.met: Counter[str] = Counter()
         self.kinds: dict[str, str] = {}
         """Version of a model → what Triton makes of it, unless that is good."""
@@ -163,10 +192,8 @@ class World:
 
     def say(self, text: str) -> None:
         """For the trace, which is the same in each run of a seed."""
-        text = text.replace(str(self.folder), "")
         if self._is_traced:
-            print(f"{self.loop.time():12.4f}  {text}", flush=True)
-        self.trace.append(f"{self.loop.time():.4f} {text}")
+            print(f"{self.loop.time():12.4f}  {text.replace(str(self.folder), '')}", flush=True)
 
     def meet(self, what: str) -> None:
         """Something has happened that a history should have."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adapter import cli
-from adapter.journal.journal import Journal
+from adapter.journal import Journal
 from adapter.lifecycle.registry import Registry
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.stores.clients import Clients

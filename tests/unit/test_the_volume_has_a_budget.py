@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import DiskFull
-from adapter.telemetry.metrics import REGISTRY
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from tests.fakes.idle_artifacts import IdleArtifacts
@@ -181,39 +180,6 @@ def test_a_write_goes_on_when_the_volume_fills_up_meanwhile(small: Path) -> None
             room.insist(lambda: os.posix_fallocate(file, 4 * MIB, 8 * MIB))
         assert idle.files == []
         os.close(file)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_quota_is_a_full_volume(make, number: int) -> None:
-    """It tells nobody how much is left."""
-    space, idle = make(0, refuses=False)
-    idle.add(10, files=3)
-
-    def write() -> str:
-        if len(idle.files) > 1:
-            raise OSError(number, os.strerror(number))
-        return "written"
-
-    with space.reservation() as room:
-        assert room.insist(write) == "written"
-    assert len(idle.files) == 1
-
-
-def test_the_metrics_ask_whenever_they_are_read(make) -> None:
-    space, idle = make(100, refuses=True, placed=7)
-    space.show_metrics()
-    idle.add(10)
-    with space.reservation() as room:
-        room.grow(30)
-        assert shown() == {"placed": 7, "idle": 10, "staging": 30, "trash": 0}
-    idle.give_way(10)
-    assert shown() == {"placed": 7, "idle": 0, "staging": 0, "trash": 0}
-    assert REGISTRY.get_sample_value("triton_adapter_volume_budget_bytes") == 100
-
-
-def shown() -> dict[str, float | None]:
-    kinds = ("placed", "idle", "staging", "trash")
-    return {kind: REGISTRY.get_sample_value("triton_adapter_volume_bytes", {"kind": kind}) for kind in kinds}
 
 
 def failing(number: int) -> Callable[..., None]:

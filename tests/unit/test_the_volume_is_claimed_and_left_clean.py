@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from adapter.errors import AdapterError, DiskFull
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume.volume import Volume, VolumeError, make_plain_directory
+from adapter.volume.volume import Volume, VolumeError
 
 
 @pytest.fixture
@@ -74,30 +72,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, which):
         Volume(**folders).claim()
 
 
-@pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link", "absent"])
-def test_discard_takes_anything_away(volume, kind):
-    """A link's target stays."""
-    volume.claim()
-    target = volume.cache_dir / "target"
-    target.mkdir()
-    path = volume.repository_dir / "m"
-    if kind == "file":
-        path.write_text("x")
-    elif kind == "directory":
-        (path / "1/__pycache__").mkdir(parents=True)
-        (path / "1/__pycache__/x").write_text("")
-    elif kind == "link":
-        path.symlink_to(target)
-    elif kind == "dangling link":
-        path.symlink_to("nowhere")
-    before = leftovers()
-    volume.discard(path)
-    assert not os.path.lexists(path)
-    assert list(volume.trash_dir.iterdir()) == []
-    assert target.is_dir()
-    assert leftovers() == before
-
-
 def test_what_cannot_be_deleted_is_out_of_sight_counted_and_tried_again(volume, monkeypatch):
     """A root Triton's `__pycache__`, for instance. Nothing is raised."""
     volume.claim()
@@ -123,44 +97,6 @@ def test_what_cannot_be_deleted_is_out_of_sight_counted_and_tried_again(volume, 
     volume.claim()
     assert leftovers() == 0
     assert list(volume.trash_dir.iterdir()) == []
-
-
-def test_discard_deletes_in_place_when_it_cannot_rename(volume, monkeypatch):
-    """Never raises, whatever the reason."""
-    volume.claim()
-    path = volume.repository_dir / "m"
-    (path / "1").mkdir(parents=True)
-    monkeypatch.setattr(Path, "rename", _failing(errno.EACCES))
-    volume.discard(path)
-    assert not path.exists()
-
-
-def test_writing_says_what_is_wrong(volume):
-    """No room is DiskFull with both numbers; anything else is said as it is."""
-    volume.claim()
-    with (
-        pytest.raises(
-            DiskFull, match=r"the volume has no room \(No space left on device\): the files need 2 MiB \(2097152 bytes\), free are "
-        ),
-        volume.writing(2 * 1024 * 1024),
-    ):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with pytest.raises(DiskFull, match="quota"), volume.writing(1):
-        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-    with pytest.raises(AdapterError, match="the volume is read-only: nothing can be written below"), volume.writing(1):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-    with pytest.raises(KeyError), volume.writing(1):
-        raise KeyError
-
-
-def test_a_plain_directory_is_for_everybody(tmp_path):
-    """Whatever the umask."""
-    before = os.umask(0o077)
-    try:
-        make_plain_directory(tmp_path / "d")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o755
 
 
 def _failing(number: int):
@@ -214,17 +150,3 @@ def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
     assert not broken.exists()
     assert list(volume.trash_dir.iterdir()) == []
     assert volume.trash.size_bytes() == 0
-
-
-def test_what_the_disk_keeps_in_tritons_folder_is_its_callers(volume, monkeypatch):
-    """The name may have another model before a second try."""
-    monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
-    volume.claim()
-    path = volume.repository_dir / "m"
-    (path / "1").mkdir(parents=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", _failing(errno.EROFS))
-        assert volume.trash.discard(path).errno == errno.EROFS
-    volume.discard(volume.new_staging())
-
-    assert (path / "1").is_dir()

@@ -48,19 +48,32 @@ def rows(name: str) -> list[Any]:
 
 
 def shown(folder: Path, files: Files, type_name: str = "", **options: Any) -> Shown:
-    """`layout` of these files. Options: model_id, schema (JSON's value, or bytes), top, allow_decoupled, is_single_file."""
-    top = folder / "model"
-    top.mkdir()
+    """`layout` of these files. Options: as of `looked`, with the schema as JSON's value, or bytes; is_single_file."""
+    (folder / "model").mkdir()
+    top = write(folder / "model", files)
+    path = top / next(iter(files)) if options.pop("is_single_file", False) else top
+    if (schema := options.pop("schema", None)) is not None:
+        options["schema"] = folder / "_schema.json"
+        options["schema"].write_bytes(schema if isinstance(schema, bytes) else json.dumps(schema).encode())
+    return looked(path, type_name, **{"model_id": "m", **options})
+
+
+def write(top: Path, files: Files) -> Path:
+    """A folder with these files; without any, there is none."""
     for path, content in files.items():
         (top / path).parent.mkdir(parents=True, exist_ok=True)
         (top / path).write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
-    path = top / next(iter(files)) if options.get("is_single_file") else top
-    words = ["layout", os.fspath(path), "--type", type_name, f"--model-id={options.get('model_id', 'm')}"]
-    if (schema := options.get("schema")) is not None:
-        (folder / "_schema.json").write_bytes(schema if isinstance(schema, bytes) else json.dumps(schema).encode())
-        words += ["--schema", os.fspath(folder / "_schema.json")]
-    words += ["--allow-decoupled"] if options.get("allow_decoupled") else []
-    words += ["--top-model", options["top"]] if options.get("top") else []
+    return top
+
+
+def looked(
+    path: Path, type_name: str = "onnx", *, model_id: str = "", schema: Path | None = None, top: str = "", allow_decoupled: bool = False
+) -> Shown:
+    """`layout` of a folder or file."""
+    words = ["layout", os.fspath(path), "--type", type_name, *([f"--model-id={model_id}"] if model_id else [])]
+    words += ["--schema", os.fspath(schema)] if schema else []
+    words += ["--allow-decoupled"] if allow_decoupled else []
+    words += ["--top-model", top] if top else []
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(words)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from adapter import cli
-from adapter.journal.journal import Journal
+from adapter.journal import Journal
 from adapter.records import Crashes, Record
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository

@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from adapter import cli
 from tests.builders import a_forest
-
-Files = Mapping[str, str]
+from tests.verbs.layouts import Files, looked, write
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[[Files], Path]:
     """A folder `net` with these files."""
-
-    def make(files: Files) -> Path:
-        top = tmp_path / "net"
-        for path, content in files.items():
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
-            (top / path).write_text(content)
-        return top
-
-    return make
-
-
-@dataclass
-class Report:
-    """What the verb said."""
-
-    fits: bool
-    text: str
-    errors: str
-
-
-def report(path: Path, type_name: str = "onnx", *, model_id: str = "", schema: Path | None = None) -> Report:
-    words = ["layout", os.fspath(path), "--type", type_name, *(["--model-id", model_id] if model_id else [])]
-    words += ["--schema", os.fspath(schema)] if schema else []
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.main(words)
-    return Report(code == cli.OK, out.getvalue(), err.getvalue())
+    return partial(write, tmp_path / "net")
 
 
 def test_what_fits_is_shown_below_what_was_found(folder):
     """The renamed file with where it comes from, the version that is served, and what is left out."""
-    found = report(folder({"7/resnet.onnx": "", "1/old.onnx": "", "README.md": ""}))
+    found = looked(folder({"7/resnet.onnx": "", "1/old.onnx": "", "README.md": ""}))
 
-    assert found.fits
+    assert found.code == cli.OK
     assert found.text.split("\n", 1)[1] == (
         "\n"
         "found:\n"
@@ -78,9 +49,9 @@ def test_the_config_is_shown_as_it_would_be_written(folder, tmp_path):
     """Its name removed, the schema's tensors in it."""
     schema = tmp_path / "schema.json"
     schema.write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]}')
-    found = report(folder({"config.pbtxt": 'name: "other"\nbackend: "onnxruntime"\n', "1/model.onnx": ""}), model_id="m-1", schema=schema)
+    found = looked(folder({"config.pbtxt": 'name: "other"\nbackend: "onnxruntime"\n', "1/model.onnx": ""}), model_id="m-1", schema=schema)
 
-    assert found.fits
+    assert found.code == cli.OK
     assert "    config.pbtxt  (written)\n" in found.text
     assert found.text.endswith(
         'm-1/config.pbtxt:\n\n  backend: "onnxruntime"\n  input {\n    name: "x"\n    data_type: TYPE_FP32\n    dims: [ -1, 4 ]\n  }\n'
@@ -89,9 +60,9 @@ def test_the_config_is_shown_as_it_would_be_written(folder, tmp_path):
 
 def test_a_refusal_shows_the_tree_and_what_triton_expects(folder):
     """Reason first, then the tree, and what would have worked."""
-    found = report(folder({"net.xml": "", "weights/net.bin": ""}), "openvino")
+    found = looked(folder({"net.xml": "", "weights/net.bin": ""}), "openvino")
 
-    assert not found.fits
+    assert found.code == cli.FAILED
     assert found.text.split("\n", 1)[1] == (
         "\n"
         "the model cannot be loaded: the weights net.bin of net.xml are not there\n"
@@ -107,16 +78,16 @@ def test_a_refusal_shows_the_tree_and_what_triton_expects(folder):
 
 def test_what_a_config_says_counts_more_than_the_type(folder):
     """What its backend wants is expected."""
-    found = report(folder({"config.pbtxt": 'backend: "tensorrt"', "labels.txt": ""}), "onnx")
+    found = looked(folder({"config.pbtxt": 'backend: "tensorrt"', "labels.txt": ""}), "onnx")
 
     assert "Triton expects config.pbtxt and 1/model.plan\n" in found.text
 
 
 def test_a_single_file_is_a_model_too(folder):
     """As when the model path names an object."""
-    found = report(folder({"resnet.onnx": ""}) / "resnet.onnx", model_id="m")
+    found = looked(folder({"resnet.onnx": ""}) / "resnet.onnx", model_id="m")
 
-    assert found.fits
+    assert found.code == cli.OK
     assert "model.onnx  <- resnet.onnx" in found.text
 
 
@@ -125,18 +96,18 @@ def test_a_forests_config_says_what_its_file_says(folder):
     top = folder({"README.md": ""})
     (top / "churn.model").write_bytes(a_forest("ubj", 4, 3))
     for path in (top, top / "churn.model"):
-        found = report(path, "xgboost", model_id="m")
+        found = looked(path, "xgboost", model_id="m")
 
-        assert found.fits
+        assert found.code == cli.OK
         assert "xgboost.ubj   <- churn.model" in found.text.replace("xgboost.ubj  <-", "xgboost.ubj   <-")
         assert "dims: [ 4 ]" in found.text and "dims: [ 3 ]" in found.text and 'string_value: "xgboost_ubj"' in found.text
 
 
 def test_a_forest_that_does_not_say_its_numbers_is_refused_before_uploading(folder):
     """With the advice, and without trees that are not the reason."""
-    found = report(folder({"churn.json": "{}"}), "xgboost")
+    found = looked(folder({"churn.json": "{}"}), "xgboost")
 
-    assert not found.fits
+    assert found.code == cli.FAILED
     assert (
         "churn.json: what the FIL backend must be told of this forest cannot be taken from the file: it has no learner_model_param"
         in found.text
@@ -145,9 +116,9 @@ def test_a_forest_that_does_not_say_its_numbers_is_refused_before_uploading(fold
 
 def test_an_unknown_type_is_noted(folder):
     """It may be a misspelt one."""
-    found = report(folder({"x": ""}), "onx")
+    found = looked(folder({"x": ""}), "onx")
 
-    assert found.fits
+    assert found.code == cli.OK
     assert "note: onx is not one of the types dali, ensemble, fil," in found.text
 
 
@@ -156,8 +127,8 @@ def test_links_that_lead_out_are_refused(folder, tmp_path):
     top = folder({"1/model.onnx": ""})
     (top / "1" / "data").symlink_to("/etc")
 
-    assert "leads out of" in report(top).text
-    assert not report(top).fits
+    assert "leads out of" in looked(top).text
+    assert looked(top).code == cli.FAILED
 
 
 def test_versions_may_be_links_to_directories_of_other_names(folder):
@@ -165,9 +136,9 @@ def test_versions_may_be_links_to_directories_of_other_names(folder):
     top = folder({"v2/net.onnx": "old", "v3/net.onnx": "new", "labels.txt": "cat"})
     for version in ("2", "3"):
         (top / version).symlink_to(f"v{version}")
-    found = report(top)
+    found = looked(top)
 
-    assert found.fits
+    assert found.code == cli.OK
     assert "model.onnx  <- 3/net.onnx\n" in found.text
     assert "not placed: 2/net.onnx, v2/net.onnx, v3/net.onnx\n" in found.text
 
@@ -196,7 +167,7 @@ def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys)
 
 def test_long_directories_are_shown_in_part(folder):
     """Twenty entries and a count, in every directory; what is not printable is a question mark."""
-    found = report(folder({"a\nb": "", **{f"d/{number:03}": "" for number in range(25)}}), "").text
+    found = looked(folder({"a\nb": "", **{f"d/{number:03}": "" for number in range(25)}}), "").text
 
     assert "  d/\n    000\n" in found
     assert "    019\n    … and 5 more\n  a?b\n" in found
@@ -212,7 +183,7 @@ def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
         (top, "a/b", None, "contains '/'"),
         (top, "", tmp_path / "absent.json", "absent.json cannot be read"),
     ):
-        found = report(path, model_id=model_id, schema=schema)
+        found = looked(path, model_id=model_id, schema=schema)
         assert words in found.errors and found.text == ""
 
 

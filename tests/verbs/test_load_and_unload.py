@@ -17,7 +17,7 @@ from adapter.inference import DATATYPES
 from adapter.stubs import service_pb2
 from adapter.verbs import load
 from tests.benchmark.ours import storage_config
-from tests.benchmark.rig import BenchServer, Network, Place
+from tests.benchmark.rig import BenchServer, Network
 from tests.real import parts
 from tests.real.children import TOP, Child, bare_environment
 from tests.real.install import install
@@ -99,7 +99,7 @@ def test_a_failure_is_the_adapters_own_line(pod: Pod) -> None:
 def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
     """16 MiB over connections of 1 MB/s each; the model itself is none."""
     with BenchServer(Network("slow", 1, 1), ["big/model.onnx=16MiB"]) as server:
-        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.job("big/model.onnx", Place(tmp_path)))))
+        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.job("big/model.onnx", tmp_path))))
         words = ("load", "big/model.onnx", "--config", str(tmp_path / "slow.json"), "--type", "onnx", "--id", "slow")
         code, output, complaint = run(pod, *words)
 
@@ -109,6 +109,18 @@ def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
     assert lines == sorted(lines, key=lambda line: line.count("#"))
     with urllib.request.urlopen(f"{pod.adapter.metrics_url}/metrics") as answer:
         assert b"triton_adapter_load_bytes{" not in answer.read()
+
+
+def test_a_terminal_has_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing, bytes of bytes, Triton's load, the size; elsewhere a line for each step."""
+    bars = ["", "#.. 1.0 of 3.0 MiB", "#.. 1.5 of 3.0 MiB", "##. 2.0 of 3.0 MiB", "", ""]
+    for is_terminal, between in ((True, "\r\033[K"), (False, "\n")):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        given = iter(bars)
+        monkeypatch.setattr(load, "_bar", lambda _, given=given: next(given, ""))
+        shown = "".join(load._progress("m", iter([*[None] * len(bars), 8193])))
+        words = ["listing", *bars[1:4], "Triton loads it", "Triton loads it"] if is_terminal else [*bars[1:4:2], "Triton loads it"]
+        assert [part for part in shown.split(between) if part] == [*words, "m: loaded, 8,193 bytes" + "\n" * is_terminal]
 
 
 def test_beside_modelmesh_it_is_refused(pod: Pod) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adapter import cli
 from adapter.model import PROBE
 from adapter.records import Crashes
 from adapter.volume.boot import boot_id
@@ -53,6 +54,22 @@ async def test_each_disagreement_has_its_word(place: Place, request: pytest.Fixt
     assert "lost (1): loaded, but this Triton was never asked for it: Triton has restarted.\n" in out
     assert "unknown (2): the adapter knows nothing of it, or of what lies in the folder under its id" in out
     assert out.startswith("adapter  ") and out.endswith(": 5 disagree.\n")
+
+
+async def test_watched_it_is_shown_again_after_each_pause(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until Ctrl-C."""
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.time, "sleep", pause)
+    code, out, err = await place.shows("--watch", "0.5")
+
+    assert (code, err, pauses) == (0, "", [0.5] * 3)
+    assert out.count("adapter  ") == 3
 
 
 async def test_all_agree(place: Place) -> None:

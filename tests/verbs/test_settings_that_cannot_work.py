@@ -86,6 +86,8 @@ def test_a_capacity_that_modelmesh_refuses_is_refused_in_numbers(problems: Probl
             "the adapter (ADAPTER_PORT, ADAPTER_ENDPOINT) and Triton (RUNTIME_PORT, RUNTIME_ENDPOINT) are both localhost:8085",
         ),
         ({"ADAPTER_ENDPOINT": "port:8001"}, "are both localhost:8001"),
+        ({"ADAPTER_ENDPOINT": "127.0.0.1:8001"}, "are both localhost:8001"),
+        ({"RUNTIME_ENDPOINT": "[::1]:8085"}, "are both [::1]:8085"),
         ({"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/a"}, "are both unix:/a"),
         ({"ADAPTER_PORT": "0"}, "ADAPTER_PORT is 0 and no HTTP front is on: "),
         ({"SAGEMAKER_MODEL_ROOTS": ":"}, "SAGEMAKER_MODEL_ROOTS: names no folder"),

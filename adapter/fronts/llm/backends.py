@@ -174,7 +174,7 @@ class Vllm(Profile):
         "min_length": "min_tokens", "bad_sequences": "bad_words", "stop_token_ids": "stop_token_ids",
         "include_stop_str_in_output": "include_stop_str_in_output", "skip_special_tokens": "skip_special_tokens",
         "spaces_between_special_tokens": "spaces_between_special_tokens", "truncate": "truncate_prompt_tokens", "adapter_id": "lora_name",
-        "stop_sequences": "stop", "seed": "seed",
+        "stop_sequences": "stop", "seed": "seed", "logprobs": "logprobs",
     }  # fmt: skip
     """LMI's name → vLLM's, in `SamplingParams`."""
 
@@ -184,11 +184,13 @@ class Vllm(Profile):
         if wishes.is_greedy:
             sampling["temperature"] = 0
         for name, value in sorted(all_given(wishes).items()):
+            if name in ("n", "best_of") and wishes.sequences > 1:
+                continue  # each sequence is a request
             if name not in self.names:
                 raise self.lacking(name)
             sampling[self.names[name]] = value
         if question.has_details:
-            sampling["logprobs"] = 0  # of the token itself, and of no other
+            sampling.setdefault("logprobs", 0)  # of the token itself, and of no other
         inputs.put("sampling_parameters", [json.dumps(sampling)])
         self.ask(inputs, question)
 

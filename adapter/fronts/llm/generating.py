@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -247,6 +247,13 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
     answers, first = await begun(inference.stream(request) if info.is_decoupled else _whole(inference, request))
     async with aclosing(answers):
         yield Generation(profile, collectors, answers, first)
+
+
+async def lines_of(begins: AbstractAsyncContextManager[Generation]) -> Lines:
+    """The tokens of a generation that begins when the first of them is wanted."""
+    async with begins as begun, aclosing(begun.lines()) as lines:
+        async for line in lines:
+            yield line
 
 
 async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]:

@@ -15,13 +15,15 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+import orjson
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
+from adapter.fronts.bodies import parsed
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
-from adapter.fronts.llm.schemas import SSE, Lmi, Told, Values, Wanted
+from adapter.fronts.llm.schemas import SSE, Dynamic, Lmi, Meant, Told, Values, Wanted
 from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
@@ -63,11 +65,6 @@ _PROMPTS = Annotated[list[TEXT], msgspec.Meta(min_length=1)]
 _MESSAGES = Annotated[list[_Message], msgspec.Meta(min_length=1)]
 
 
-def is_openai(value: Any) -> bool:
-    """Whether a body without `inputs` is one of OpenAI's."""
-    return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
-
-
 def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[is_chat]}
     parameters |= {name: given[field] for field, name in _NAMES.items() if field in given}
@@ -81,14 +78,14 @@ def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
     return wishes_of(parameters, is_tgi=False)
 
 
-def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
-    """With one text each; other texts may be for the template."""
+def _messages(value: Any) -> bytes:
+    """As JSON, with one text each; other texts may be for the template."""
     found = []
     for raw, message in zip(value, checked("messages", _MESSAGES, value), strict=True):
         content = message.content
         text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
         found.append({**{name: entry for name, entry in raw.items() if isinstance(entry, str)}, "content": text})
-    return found
+    return orjson.dumps(found)
 
 
 class OpenAi(Lmi):
@@ -105,9 +102,8 @@ class OpenAi(Lmi):
         self._kind = "chat.completion" if is_chat else "text_completion"
         self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time())}
 
-    def read(self, value: Any, model: str) -> Wanted:
-        """Of a parsed body; the model is found already. Raises HttpError; BadParameter."""
-        self._same["model"] = model
+    def read(self, value: Any) -> Wanted:
+        """Of a parsed body. Raises HttpError; BadParameter."""
         if not isinstance(value, dict):
             raise HttpError(400, "the body must be a JSON object")
         given = {name: entry for name, entry in value.items() if entry is not None}
@@ -130,7 +126,7 @@ class OpenAi(Lmi):
         options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
         self._wanted = Wanted(
             prompts=prompts,
-            messages=_messages(given.get("messages")) if self.is_chat else [],
+            messages=_messages(given.get("messages")) if self.is_chat else b"",
             choices=choices,
             is_stream=is_stream,
             has_usage=options.include_usage,
@@ -149,7 +145,7 @@ class OpenAi(Lmi):
             }
             for index, end in enumerate(ends)
         ]
-        return {**self._same, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
+        return {**self._same, "model": self.model, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
         """As `Lmi`: pieces of choices, each as soon as it is there."""
@@ -171,7 +167,7 @@ class OpenAi(Lmi):
         if self._wanted.has_usage:
             yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
 
-    def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
+    def told(self, error: AdapterError | HttpError, names: Collection[str], said: bytes | bytearray = b"") -> Told:
         """As `Lmi`; the text names a field as its caller does."""
         found = super().told(error, names, said)
         if not isinstance(error, BadParameter):
@@ -190,7 +186,13 @@ class OpenAi(Lmi):
 
     def _chunk(self, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         kind = f"{self._kind}.chunk" if self.is_chat else self._kind
-        return {**self._same, "object": kind, "choices": choices, **({"usage": None} if self._wanted.has_usage else {})}
+        return {
+            **self._same,
+            "model": self.model,
+            "object": kind,
+            "choices": choices,
+            **({"usage": None} if self._wanted.has_usage else {}),
+        }
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
@@ -223,3 +225,37 @@ def error_body(status: int, text: str, field: str | None = None, code: str | Non
     """An error as OpenAI writes it."""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": text, "type": kind, "param": field, "code": code}}
+
+
+# ---- any body of a language model
+
+
+MOST_BYTES = 4 * 1024 * 1024
+"""Of such a body: a model reads far less, and texts are copied in the event loop."""
+
+
+def is_openai(value: Any) -> bool:
+    """Whether a body without `inputs` is one of OpenAI's."""
+    return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
+
+
+def meant(to: Meant, body: bytes) -> Meant:
+    """What a body means. Raises HttpError: it is no JSON, or too long."""
+    if len(body) > MOST_BYTES:
+        raise HttpError(413, f"the body is longer than {MOST_BYTES} bytes, the most for a language model")
+    return understood(to, parsed(body))
+
+
+def understood(to: Meant, value: Any) -> Meant:
+    """The same of a parsed body: its form may say another schema than the settings do."""
+    schema, own = to.schema, to.own
+    if own is not None and is_openai(value):
+        schema, own = OpenAi(is_chat="messages" in value), None
+    elif own is not None and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
+        schema = Dynamic()
+    name = value.get("model") if isinstance(value, dict) else None
+    found = Meant(schema=schema, own=own, model=name if isinstance(name, str) else "")
+    try:
+        return replace(found, wanted=schema.read(value))
+    except HttpError as error:
+        return replace(found, problem=error)

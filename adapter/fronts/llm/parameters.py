@@ -8,7 +8,7 @@ GenerationParameters; TGI `router/src/validation.rs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -75,6 +75,8 @@ class Wishes:
     ignored: Sequence[str] = ()
     """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
+    sequences: int = 1
+    """Of one prompt, of which the likeliest is answered; `n` and `best_of` say it."""
 
 
 def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
@@ -104,7 +106,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
-    unsampled = {names[name] for name in SAMPLING & known.keys() if is_greedy and given[name] != 0}
+    unsampled = {names[name] for name in (SAMPLING | {"seed"}) & known.keys() if is_greedy and given[name] != 0}
     return Wishes(
         max_new_tokens=most,
         is_greedy=is_greedy,
@@ -118,18 +120,28 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
     )
 
 
+def with_sequences(wishes: Wishes, *, is_stream: bool) -> Wishes:
+    """The same, where `n` or `best_of` may ask for several sequences. Raises BadParameter: such a request cannot have them."""
+    found: dict[str, Any] = {name: wishes.given[name] for name in ("n", "best_of") if name in wishes.given}
+    if not found:
+        return wishes
+    name = max(found, key=lambda name: int(found[name]))
+    if wishes.is_greedy or wishes.seed is not None:
+        raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
+    if is_stream or found[name] > MOST_PROMPTS:
+        raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
+    return replace(wishes, sequences=found[name], has_details=True)
+
+
 def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:
     """
-    Whether tokens are drawn: `do_sample` says it, or, where it does not, any parameter of sampling.
+    Whether tokens are drawn: `do_sample` says it, as in LMI 0.31; with TGI any parameter of sampling does, too.
 
-    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples. At a temperature of 0, or of no probability,
-    nothing is drawn: backends refuse such values, and the best token is what is meant.
+    At a temperature of 0, or of no probability, nothing is drawn: backends refuse such values, and the best token is what is meant.
     """
     if given.get("temperature") == 0 or given.get("top_p") == 0:
         return False
-    if "do_sample" in given and (given["do_sample"] or not is_tgi):
-        return bool(given["do_sample"])
-    return any(name in known for name in SAMPLING)
+    return bool(given.get("do_sample")) or (is_tgi and any(name in known for name in SAMPLING))
 
 
 def checked(name: str, kind: Any, value: Any) -> Any:

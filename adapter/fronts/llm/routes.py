@@ -25,14 +25,13 @@ from aiohttp import web
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, Stream, event, json_answer
 from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, place_of, serving
-from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import Asked, Collector, all_of, generation, texts
-from adapter.fronts.llm.openai import OpenAi, error_body, is_openai
+from adapter.fronts.llm.generating import AT_ONCE, Asked, Collector, all_of, generation, lines_of, texts
+from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
-from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, Told, tgi_body
+from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Meant, Tgi, Told, tgi_body
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
@@ -109,7 +108,8 @@ class _Handlers:
 
     async def prediction(self, request: Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self.answering.answer(request, await self._serving(request.name))
+        model = await self._serving(request.name)
+        return await self.answering.answer(request, model, await self.answering.opened(model, request.front))
 
     async def listing(self, _request: Request) -> web.Response:
         """GET /v1/models."""
@@ -122,17 +122,18 @@ class _Handlers:
 
     async def openai(self, request: Request, *, is_chat: bool) -> web.StreamResponse:
         """One of OpenAI's paths; the body names the model."""
-        value = await request.read_by(parsed)
-        name = value.get("model") if isinstance(value, dict) else None
-        if not isinstance(name, str) or not name or "\0" in name:  # at which Triton would cut it
+        said = await request.read_by(meant, Meant(schema=OpenAi(is_chat=is_chat)))
+        if not said.model or "\0" in said.model:  # at which Triton would cut it
             return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
-        return await self.answering.answer(request, await self._serving(name), OpenAi(is_chat=is_chat), value)
+        return await self.answering.answer(request, await self._serving(said.model), said)
 
     async def default(self, request: Request, *, schema: Lmi | None) -> web.StreamResponse:
         """A path that names no model; None: the body, or the model's options, say the schema."""
         target = target_of(request) if schema is None else None
         model = await (self._default_model() if target is None else self._serving(target))
-        return await self.answering.answer(request, model, schema)
+        return await self.answering.answer(
+            request, model, Meant(schema=schema) if schema else await self.answering.opened(model, request.front)
+        )
 
     async def _default_model(self) -> KnownModel:
         if self.named is not None:
@@ -214,42 +215,33 @@ class Answering:
         self._chats = Chats(file_of)
         self.close = self._chats.close
 
-    async def answer(self, request: Request, model: KnownModel, fixed: Lmi | None = None, value: Any = None) -> web.StreamResponse:
-        """
-        The answer for a model that serves; also of a request that is wrong or fails.
+    async def opened(self, model: KnownModel, front: str) -> Meant:
+        """Of a body whose schema its form, or the model's options, say."""
+        try:
+            own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
+        except InvalidModel as problem:
+            return Meant(schema=Lmi(), problem=problem)
+        if own.rolling_batch == "disable":
+            return Meant(schema=Dynamic(), own=own)
+        full = NO_SPACE if front == "sagemaker" else OVERLOADED
+        return Meant(schema=Tgi(full=full) if own.is_tgi_compatible else Lmi(), own=own)
 
-        Args:
-            request: where the answer goes.
-            model: which is asked.
-            fixed: the schema that the path stands for; None: the model's options and the body say it.
-            value: the parsed body; None: it is read here.
-        """
-        started = time.monotonic()
-        is_open, schema = fixed is None, fixed or Lmi()
+    async def answer(self, request: Request, model: KnownModel, said: Meant) -> web.StreamResponse:
+        """The answer for a model that serves, of a body that is read or not; also where it is wrong, or fails."""
 
         def noted(error: HttpError | AdapterError) -> Told:
-            failure = schema.told(error, (model.name, model.model_id), value)
+            failure = said.schema.told(error, (model.name, model.model_id), request.said)
             note(reason=failure.reason, error=failure.text)
             return failure
 
         try:
-            own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
-            if is_open:
-                schema = (
-                    Dynamic()
-                    if own.rolling_batch == "disable"
-                    else Tgi(full=NO_SPACE if request.front == "sagemaker" else OVERLOADED)
-                    if own.is_tgi_compatible
-                    else schema
-                )
-            if value is None:
-                value = await request.read_by(parsed)
-            if is_open and is_openai(value):
-                is_open, schema = False, OpenAi(is_chat="messages" in value)
-            elif is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
-                schema = Dynamic()
-            has_form = is_open and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
-            wanted = schema.read(value, model.name)
+            if said.wanted is None and said.problem is None:
+                said = await request.read_by(meant, said)
+            if said.problem is not None or said.wanted is None:
+                raise said.problem or HttpError(400, "")
+            schema, own, wanted = said.schema, said.own, said.wanted
+            schema.model = model.name
+            has_form = own is not None and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
             prompts = [await self._chats.prompt(model, wanted.messages)] if wanted.messages else wanted.prompts
             if wanted.wishes.ignored:
                 note(ignored_parameters=list(wanted.wishes.ignored))
@@ -257,26 +249,27 @@ class Answering:
                 info=await info_of(self._inference, place_of(model)),
                 prompts=[prompt for prompt in prompts for _ in range(wanted.choices)],
                 wishes=wanted.wishes,
-                is_stream=has_form or (is_open and own.is_streaming) if wanted.is_stream is None else wanted.is_stream,
+                is_stream=has_form or (own is not None and own.is_streaming) if wanted.is_stream is None else wanted.is_stream,
                 is_dynamic=schema.is_dynamic,
             )
             if asked.is_stream:
-                is_sse = own.output_formatter == "sse" if has_form else schema.content_type == SSE
+                is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
                 return await self._streamed(request, asked, schema, noted, is_sse=is_sse)
             ends = await texts(self._inference, asked)
         except (HttpError, AdapterError) as error:
             failure = noted(error)
-            return json_answer(schema.failed(failure), failure.status, error.headers if isinstance(error, HttpError) else None)
-        headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - started) * 1000))}
+            return json_answer(said.schema.failed(failure), failure.status, error.headers if isinstance(error, HttpError) else None)
+        headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
         return json_answer(schema.answer(ends, has_details=asked.wishes.has_details), headers=headers)
 
     async def _streamed(self, request: Request, asked: Asked, schema: Lmi, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
-                generations = (generation(self._inference, asked, [prompt]) for prompt in asked.prompts)
-                begun = await all_of(map(stack.enter_async_context, generations))
-                lines = [await stack.enter_async_context(aclosing(each.lines())) for each in begun]
+                generations = [generation(self._inference, asked, [prompt]) for prompt in asked.prompts]
+                begun = await all_of(map(stack.enter_async_context, generations[:AT_ONCE]))
+                sources = [each.lines() for each in begun] + [lines_of(each) for each in generations[AT_ONCE:]]
+                lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
                 async with aclosing(schema.stream(lines, has_details=asked.wishes.has_details)) as values:
                     async for value in values:
                         await stream.write(framed(value))

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import Collector, Lines, all_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, all_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of, with_sequences
 from adapter.inference import Failure, InferenceFailed
+from adapter.settings.fronts import LlmSettings
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
 UNKNOWN_ID = -1
@@ -50,8 +51,8 @@ class Wanted:
     wishes: Wishes
     is_stream: bool | None
     """None: it does not say."""
-    messages: Sequence[Mapping[str, Any]] = ()
-    """Of a chat: the prompt is made of them."""
+    messages: bytes = b""
+    """Of a chat, as JSON: the prompt is made of them."""
     choices: int = 1
     """For each prompt."""
     has_usage: bool = False
@@ -74,12 +75,14 @@ class Lmi:
     """Status where the model's own files are wrong."""
     full: int = NO_SPACE
     """Status where memory is out."""
+    model = ""
+    """Its name, as an answer has it."""
     failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
     is_list = False
     """An answer that is no stream is one of all prompts."""
 
-    def read(self, value: Any, _model: str) -> Wanted:
+    def read(self, value: Any) -> Wanted:
         """Of a parsed body. Raises BadPayload; HttpError 400."""
         if not isinstance(value, dict):
             raise BadPayload("the body must be a JSON object with inputs")
@@ -93,7 +96,10 @@ class Lmi:
         wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
         if not isinstance(is_stream, bool | None):
             raise BadPayload("stream must be true or false")
-        return Wanted(prompts=prompts, wishes=wishes, is_stream=is_stream)
+        if not (self.is_tgi or self.is_dynamic):
+            wishes = with_sequences(wishes, is_stream=bool(is_stream))
+        is_stream = is_stream if wishes.sequences == 1 else False
+        return Wanted(prompts=prompts, wishes=wishes, is_stream=is_stream, choices=wishes.sequences)
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
         """The lines of a stream, out of the tokens of each prompt; here there is one."""
@@ -103,9 +109,15 @@ class Lmi:
             yield self.line(token, index, end, has_details=has_details)
 
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
-        """An answer that is no stream: of all prompts."""
-        values = [self.whole(end, has_details=has_details) for end in ends]
-        return values if self.is_list else values[0]
+        """An answer that is no stream: of all prompts, or of all sequences of one."""
+        if self.is_list:
+            return [self.whole(end, has_details=has_details) for end in ends]
+        best, *others = sorted(ends, key=lambda end: sum(token.log_prob or 0 for token in end.tokens or ()), reverse=True)
+        value = dict(self.whole(best, has_details=has_details))
+        if others:
+            details = [self.whole(end, has_details=True) for end in others]
+            value["details"]["best_of_sequences"] = [{**each["details"], "generated_text": each["generated_text"]} for each in details]
+        return value
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """One token of a stream, counted from 1; the last has the end."""
@@ -123,14 +135,14 @@ class Lmi:
         tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
         return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
 
-    def told(self, error: AdapterError | HttpError, names: Collection[str], said: object = "") -> Told:
+    def told(self, error: AdapterError | HttpError, names: Collection[str], said: bytes | bytearray = b"") -> Told:
         """
         Of a failed request.
 
         Args:
             error: what has failed.
             names: of the model: they do not count where a text says that memory is out.
-            said: the request: neither do its words.
+            said: the body: neither do its words.
         """
         if isinstance(error, HttpError):
             is_bad = isinstance(error, BadPayload) or error.status == 400
@@ -166,6 +178,21 @@ class Lmi:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Meant:
+    """What a body means to a language model."""
+
+    schema: Lmi
+    own: LlmSettings | None = None
+    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
+    wanted: Wanted | None = None
+    """None: the body is not read yet."""
+    problem: HttpError | AdapterError | None = None
+    """Why nothing can be asked."""
+    model: str = ""
+    """That the body names."""
+
+
 class Dynamic(Lmi):
     """LMI: dynamic batch."""
 
@@ -173,15 +200,21 @@ class Dynamic(Lmi):
     is_list = True
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
-        """A line has the next text of each prompt; of one that has ended an empty one. Without any text there is one line."""
-        is_open, has_line = True, False
-        while is_open:
-            found = await all_of(anext(each, None) for each in lines)
-            is_open = any(entry is not None for entry in found)
-            outputs = [entry[0].text if entry is not None else "" for entry in found]
-            if any(outputs) or not (is_open or has_line):
-                has_line = True
-                yield {"outputs": outputs}
+        """
+        A line has the next text of each prompt; of one that has ended, or not begun, an empty one. Without any text there is one line.
+        """
+        has_line = False
+        for start in range(0, len(lines), AT_ONCE):
+            found: Sequence[Any] = [None]
+            while found:
+                found = await all_of(anext(each, None) for each in lines[start : start + AT_ONCE])
+                texts = [entry[0].text if entry is not None else "" for entry in found]
+                if any(texts):
+                    has_line = True
+                    yield {"outputs": [""] * start + texts + [""] * (len(lines) - start - len(texts))}
+                found = [entry for entry in found if entry is not None]
+        if not has_line:
+            yield {"outputs": [""] * len(lines)}
 
     def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -214,9 +247,9 @@ class Tgi(Lmi):
         self._is_stream = is_stream
         """None: the body says it."""
 
-    def read(self, value: Any, model: str) -> Wanted:
+    def read(self, value: Any) -> Wanted:
         """As `Lmi`."""
-        wanted = super().read(value, model)
+        wanted = super().read(value)
         return wanted if self._is_stream is None else replace(wanted, is_stream=self._is_stream)
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
@@ -242,11 +275,11 @@ class Tgi(Lmi):
 
     def _token(self, token: Token) -> Mapping[str, Any]:
         token_id = UNKNOWN_ID if token.id is None else token.id
-        return {"id": token_id, "text": token.text, "logprob": token.log_prob, "special": False}
+        return {"id": token_id, "text": token.text, "logprob": token.log_prob, "log_prob": token.log_prob, "special": False}
 
     def _details(self, end: Collector) -> Mapping[str, Any]:
         count = UNKNOWN_ID if end.generated_tokens is None else end.generated_tokens
-        return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed}
+        return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed, "inputs": end.prompt}
 
 
 def tgi_body(status: int, text: str) -> Mapping[str, Any]:

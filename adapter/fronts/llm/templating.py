@@ -1,29 +1,25 @@
 """
-A program that renders chat templates: an empty line when it is ready, then a line of JSON in, a line of JSON out.
+Renders chat templates, in a process that can be killed (`chats`): they come with models, and may loop forever or take any memory.
 
-It knows the standard library and jinja2 alone.
-
-Templates come with models. They may loop forever or take any memory, so they run in a process that can be killed (`chats`), within
-jinja2's sandbox. Source of what a template may use: transformers, `utils/chat_template_utils.py`.
+Within jinja2's sandbox. Source of what a template may use: transformers, `utils/chat_template_utils.py`.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import signal
-import sys
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from jinja2 import Template
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MEMORY_BYTES = 512 * 1024 * 1024
 MOST_SECONDS = 10
-"""Then the program ends by itself: the process that would kill it sooner may have died."""
+"""Then the process ends by itself: the one that would kill it sooner may have died."""
+MOST_PROMPT = 4 * 1024 * 1024
 MOST_ERROR = 300
 
 
@@ -32,34 +28,23 @@ def raise_exception(text: str) -> NoReturn:
     raise TemplateError(text)
 
 
-def main() -> None:
-    """Until the input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    environment.globals |= {"raise_exception": raise_exception, "strftime_now": lambda form: datetime.now().strftime(form)}
+_ENVIRONMENT = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+_ENVIRONMENT.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+_ENVIRONMENT.globals |= {"raise_exception": raise_exception, "strftime_now": lambda form: datetime.now().strftime(form)}
 
-    @lru_cache(16)
-    def compiled(text: str) -> Template:
-        return environment.from_string(text)
 
-    _say(b"")
-    for line in sys.stdin.buffer:
-        signal.alarm(MOST_SECONDS)
-        answer: dict[str, Any]
-        try:
-            asked = json.loads(line)
-            answer = {"text": compiled(asked["template"]).render(**asked["context"])}
-        except Exception as error:  # noqa: BLE001 - a template is anybody's program
-            answer = {"error": f"{type(error).__name__}: {error}"[:MOST_ERROR]}
+@lru_cache(16)
+def _compiled(text: str) -> Template:
+    return _ENVIRONMENT.from_string(text)
+
+
+def rendered(template: str, tokens: Mapping[str, str], messages: bytes) -> tuple[bytes, bytes]:
+    """The prompt of messages in JSON, and an error: one of both is empty."""
+    signal.alarm(MOST_SECONDS)
+    try:
+        text = _compiled(template).render(messages=json.loads(messages), add_generation_prompt=True, tools=None, **tokens).encode()
+        return (text, b"") if len(text) <= MOST_PROMPT else (b"", b"the prompt is too long")
+    except Exception as error:  # noqa: BLE001 - a template is anybody's program
+        return b"", f"{type(error).__name__}: {error}"[:MOST_ERROR].encode("utf-8", "replace")
+    finally:
         signal.alarm(0)
-        _say(json.dumps(answer).encode())
-
-
-def _say(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()

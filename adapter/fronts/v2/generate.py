@@ -20,11 +20,11 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event, status_of, stream_headers
-from adapter.fronts.asking import Place, begun, info_of, only
-from adapter.fronts.bodies import off_loop_if_large
+from adapter.fronts.asking import Place, begun, only
+from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import Head, filled, meant
+from adapter.fronts.v2.infer import Asked, Beside, checked, filled
 from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
 from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
@@ -37,30 +37,27 @@ _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL":
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 
 
-async def whole(inference: TritonInference, place: Place, value: Any) -> web.Response:
+async def whole(inference: TritonInference, place: Place, info: ModelInfo, asking: Asked) -> web.Response:
     """
     The model's only answer.
 
     Raises:
-        HttpError: 400: the object does not fit the model, or the model gave none, or more than one.
+        HttpError: 400: the model gave none, or more than one.
         InferenceFailed: as `TritonInference.infer`.
     """
-    info = await info_of(inference, place)
-    asked = requested(info, place.version, value)
-    response = await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
+    response = await (only(inference, asking.request, _NOT_ONE) if info.is_decoupled else inference.infer(asking.request, asking.wire))
     size_bytes = sum(map(len, response.raw_output_contents))
     return bytes_answer(await off_loop_if_large(size_bytes, partial(generated, response, place.name)), JSON)
 
 
-async def streamed(inference: TritonInference, place: Place, value: Any, request: Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, place: Place, asking: Asked, request: Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 
     Raises:
-        HttpError: 400: the object does not fit the model.
         InferenceFailed: before the first answer, or instead of it.
     """
-    answers, first = await begun(inference.stream(requested(await info_of(inference, place), place.version, value)))
+    answers, first = await begun(inference.stream(asking.request))
     async with aclosing(answers):
         stream = Stream(request, EVENTS)
         try:
@@ -75,10 +72,10 @@ async def streamed(inference: TritonInference, place: Place, value: Any, request
     return stream.response
 
 
-async def streamed_as_triton(inference: TritonInference, place: Place, value: Any, request: Request) -> web.StreamResponse:
+async def streamed_as_triton(inference: TritonInference, place: Place, asking: Asked, request: Request) -> web.StreamResponse:
     """As `streamed`; where the model itself fails instead of its first answer, that is an event, too, with the failure's status."""
     try:
-        return await streamed(inference, place, value, request)
+        return await streamed(inference, place, asking, request)
     except InferenceFailed as failed:
         if failed.failure is not Failure.INTERNAL:
             raise
@@ -93,9 +90,14 @@ def _event(place: Place, response: Any) -> bytes:
     return b"data: %s\n\n" % generated(response, place.name)
 
 
-def requested(info: ModelInfo, version: str, value: Any) -> Any:
+def meant(info: ModelInfo, version: str, body: bytes) -> Asked:
+    """What a body asks of a model. Raises as `requested`."""
+    return requested(info, version, parsed(body))
+
+
+def requested(info: ModelInfo, version: str, value: Any) -> Asked:
     """
-    The ModelInferRequest that a parsed body means; whether inputs are missing, the model decides.
+    What a parsed body asks of a model; whether inputs are missing, the model decides.
 
     Raises:
         HttpError: 400: no object, or with the name of the key that is wrong.
@@ -116,10 +118,10 @@ def requested(info: ModelInfo, version: str, value: Any) -> Any:
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
-    head = meant(Head, {"id": value.get(_ID, "") if _ID not in known else "", "parameters": parameters})
+    head = checked(Beside, {"id": value.get(_ID, "") if _ID not in known else "", "parameters": parameters})
     request.id = head.id
     set_parameters(request, head.parameters)
-    return request
+    return Asked(request=request)
 
 
 def _add(request: Any, info: Any, given: Any) -> None:

@@ -8,10 +8,11 @@ raw requests: Triton's binary data extension.
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import orjson
@@ -22,7 +23,10 @@ from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
 from adapter.inference import DATATYPES, ModelInfo, Parameter, add_input, parameters_of, set_parameters
 from adapter.stubs import service_pb2
-from adapter.triton.inference.client import TritonInference
+
+if TYPE_CHECKING:
+    from adapter.fronts.edge import Request
+    from adapter.triton.inference.client import TritonInference
 
 CLASSIFICATION = "classification"
 """Parameter of an output. Source: Triton's classification extension."""
@@ -39,34 +43,38 @@ Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
-async def inferred(inference: TritonInference, place: Place, body: bytes, length: int | None, value: Any = None) -> Written:
+async def inferred(inference: TritonInference, place: Place, request: Request, head: Head) -> Written:
     """
     The whole of it.
 
     Args:
         inference: the server.
         place: the model.
-        body: all of it.
-        length: bytes of JSON before the binary data: None for all of the body, 0 for a raw request.
-        value: what the JSON is, where it is parsed already.
+        request: its body is not read yet.
+        head: see there.
 
     Raises:
-        HttpError: 400: the body is no request.
+        HttpError: 400: the body is no request; and as `Request.read_by`.
         InferenceFailed: as `TritonInference.infer`.
     """
-    if length == 0:
-        return await _answered(inference, place, raw(await info_of(inference, place), place.version, body))
-    end = len(body) if length is None else length
-
-    def understood() -> Asked:
-        return asked(place.model, place.version, parsed(body[:end]) if value is None else value, memoryview(body)[end:])
-
-    return await _answered(inference, place, await off_loop_if_large(end, understood))
+    info = await info_of(inference, place) if head.length == 0 else None
+    return await answer_to(inference, place, await request.read_by(meant, place.model, place.version, head, info, head=head.length))
 
 
-async def _answered(inference: TritonInference, place: Place, asking: Asked) -> Written:
+def meant(model: str, version: str, head: Head, info: ModelInfo | None, body: bytes) -> Asked:
+    """What a body asks for; `info` is for a raw request. Raises HttpError: 400."""
+    end = len(body) if head.length is None else head.length
+    if not 0 <= end <= len(body):
+        raise HttpError(400, f"{head.name} must be a number from 0 to the length of the body ({len(body)})")
+    if info is not None:
+        return raw(info, version, bytes(body))
+    return asked(model, version, parsed(body[:end]), memoryview(body)[end:])
+
+
+async def answer_to(inference: TritonInference, place: Place, asking: Asked) -> Written:
+    """The answer in the form that was asked for. Raises as `inferred`."""
     await _check_classes(inference, place, asking.request)
-    response = await one(inference, asking.request)
+    response = await one(inference, asking.request, asking.wire)
     response.model_name = place.name
     pairs = zip(response.outputs, response.raw_output_contents, strict=True)
     texts_bytes = sum(len(data) for output, data in pairs if not asking.is_binary(output.name))
@@ -123,10 +131,22 @@ class Asked:
     """All others are."""
     base64: frozenset[str] = frozenset()
     """Outputs whose BYTES are wanted so in JSON."""
+    wire: bytes | None = None
+    """The request as bytes, where it comes from the process that parses."""
 
     def is_binary(self, output: str) -> bool:
         """Whether this output is wanted as binary data."""
         return self.binary.get(output, self.is_all_binary)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From the process that parses: the request lies beside what is pickled, and is sent as it is."""
+        wire = pickle.PickleBuffer(self.request.SerializeToString())
+        return _received, (wire, self.binary, self.is_all_binary, self.base64)
+
+
+def _received(wire: bytes, binary: Mapping[str, bool], is_all_binary: bool, base64: frozenset[str]) -> Asked:
+    request = service_pb2.ModelInferRequest.FromString(wire)
+    return Asked(request=request, binary=binary, is_all_binary=is_all_binary, base64=base64, wire=wire)
 
 
 _NO_NUL = r"\A[^\0]*\Z"
@@ -146,19 +166,19 @@ class _Input(_Output, kw_only=True):
     data: Any = None
 
 
-class Head(msgspec.Struct, kw_only=True):
+class Beside(msgspec.Struct, kw_only=True):
     """What a request has beside its tensors."""
 
     id: _Text = ""
     parameters: _Parameters = {}
 
 
-class _Body(Head):
+class _Body(Beside):
     inputs: list[_Input]
     outputs: list[_Output] = []
 
 
-def meant(kind: type[T], value: Any) -> T:
+def checked(kind: type[T], value: Any) -> T:
     """A parsed request as this struct. Raises HttpError 400: with the place of what is wrong."""
     try:
         return msgspec.convert(value, kind)
@@ -166,18 +186,18 @@ def meant(kind: type[T], value: Any) -> T:
         raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
 
 
-def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) -> int | None:
-    """
-    Bytes of JSON before the binary data, as a header of this name says; None: all of the body is JSON.
+class Head(NamedTuple):
+    """Bytes of JSON before the binary data, as a header says."""
 
-    Raises:
-        HttpError: 400: no such number, or more than the body has.
-    """
-    if text is None:
-        return None
-    if not _NUMBER.fullmatch(text) or int(text) > body_bytes:
-        raise HttpError(400, f"{name} must be a number from 0 to the length of the body ({body_bytes})")
-    return int(text)
+    name: str
+    """Of the header."""
+    length: int | None
+    """None: all of the body is JSON; 0: the body is the model's one input; below 0: no such number."""
+
+
+def head_of(text: str | None, name: str = HEADER_LENGTH) -> Head:
+    """What a header of this name says."""
+    return Head(name, None if text is None else int(text) if _NUMBER.fullmatch(text) else -1)
 
 
 def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
@@ -187,7 +207,7 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     Raises:
         HttpError: 400, with the name of what is wrong.
     """
-    body = meant(_Body, value)
+    body = checked(_Body, value)
     if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
         raise HttpError(400, "shared memory is not served here; send the data itself")
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)

@@ -12,7 +12,6 @@ import binascii
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic
 
 import msgspec
@@ -21,11 +20,11 @@ from aiohttp import web
 from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.asking import Place, info_of
-from adapter.fronts.bodies import is_counted, parsed, structured
+from adapter.fronts.bodies import FREE_BYTES, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, header_length, inferred
-from adapter.lifecycle.known import RepositoryCalls
+from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, head_of, inferred
+from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.serving import Models
 from adapter.triton.inference.client import TritonInference
@@ -94,7 +93,8 @@ class _Handlers:
 
     async def ready(self, request: Request) -> web.Response:
         is_here = self.models is None or (self.models.obstacle is None and not self._is_restoring(self.models))
-        return _health(request, "ready", is_well=is_here and await self.triton.is_ready())
+        is_well = is_here and await self.triton.is_ready()
+        return _health(request, "ready", is_well=is_well and (self.inference is self.triton or await self.inference.is_live()))
 
     def _is_restoring(self, models: Models) -> bool:
         """Whether models are being loaded again; some may never come back."""
@@ -128,21 +128,22 @@ class _Handlers:
         return json_answer(await self.inference.model_statistics())
 
     async def infer(self, request: Request) -> web.StreamResponse:
-        place = await self._looked_up(request)
-        body = await request.body()
-        length = header_length(request.headers.get(HEADER_LENGTH), len(body))
-        request.take_for_parsing(body, length)
-        found, length = await inferred(self.inference, place, body, length)
+        place = self._place(request)
+        if request.content_length is None or request.content_length > FREE_BYTES:
+            await info_of(self.inference, place)  # a model that does not exist is told before a long body is read
+        found, length = await inferred(self.inference, place, request, head_of(request.headers.get(HEADER_LENGTH)))
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(answer)
 
     async def generate(self, request: Request) -> web.StreamResponse:
-        place = await self._looked_up(request)
-        return compressed(await generate.whole(self.inference, place, await request.read_by(parsed)))
+        place = self._place(request)
+        info = await info_of(self.inference, place)
+        return compressed(await generate.whole(self.inference, place, info, await request.read_by(generate.meant, info, place.version)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
-        place = await self._looked_up(request)
-        return await generate.streamed_as_triton(self.inference, place, await request.read_by(parsed), request)
+        place = self._place(request)
+        asked = await request.read_by(generate.meant, await info_of(self.inference, place), place.version)
+        return await generate.streamed_as_triton(self.inference, place, asked, request)
 
     def _place(self, request: Request) -> Place:
         """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
@@ -161,16 +162,9 @@ class _Handlers:
         place = self._place(request)
         return place.model, place.version
 
-    async def _looked_up(self, request: Request) -> Place:
-        """As `_place`; a model that does not exist is told before a long body is read. Raises InferenceFailed."""
-        place = self._place(request)
-        if is_counted(request.content_length):
-            await info_of(self.inference, place)
-        return place
-
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, asked = self._opened(), await request.read_by(partial(structured, _Index))
+        api, asked = self._opened(), await request.read_by(structured, _Index)
         return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not asked.ready])
 
     async def load(self, request: Request) -> web.Response:
@@ -182,7 +176,7 @@ class _Handlers:
     async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
-        asked = await request.read_by(partial(structured, _Unload))
+        asked = await request.read_by(structured, _Unload)
         await api.unload(name, has_dependents=asked.parameters.unload_dependents)
         return web.Response()
 

@@ -164,7 +164,8 @@ class Cache:
 
     def abandon(self, artifact: Artifact) -> None:
         """As `release`, some time soon: for a finalizer."""
-        self._files.start(lambda _: self._artifacts.let_go(artifact.root.parent))
+        with suppress(RuntimeError):  # the store is closed
+            self._files.submit(self._artifacts.let_go, artifact.root.parent)
 
     async def held(self, entry: Entry, *, is_listed: bool = False) -> ArtifactRecord | None:
         """

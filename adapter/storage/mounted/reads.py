@@ -17,7 +17,7 @@ import structlog
 
 from adapter.errors import SourceUnavailable
 from adapter.waits import Waits
-from adapter.workers import Stop, Threads, retrieve
+from adapter.workers import Stop, Workers, retrieve
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class VolumeReads:
         """
         self.holder = holder
         self._count = threads
-        self._threads = Threads(name, threads)
+        self._threads = Workers(name, threads)
         self._reads: set[_Read] = set()
         """Those that are in a thread."""
         self._is_silent = False
@@ -107,7 +107,7 @@ class VolumeReads:
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
-        self._threads.shutdown()
+        self._threads.close()
 
     def _trouble(self, read: _Read, waits: Waits) -> SourceUnavailable | None:
         """Why a call waits no longer: for a thread, or for its read."""

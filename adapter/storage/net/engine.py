@@ -120,7 +120,7 @@ class Engine:
         Raises:
             Unanswered: there is none, or name servers do not tell.
         """
-        asked = self._names.executor.submit(socket.getaddrinfo, host.strip("[]"), None, type=socket.SOCK_STREAM)
+        asked = self._names.submit(socket.getaddrinfo, host.strip("[]"), None, type=socket.SOCK_STREAM)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 found = await asyncio.wrap_future(asked)

@@ -117,14 +117,13 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         if not name:
             raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such")
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
-    urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
-    bare, _, query = urls[0].partition("?")
+    bare, _, query = (url if "://" in url else f"https://{url}").partition("?")
     given = {"account_key": key} if name and key else {"sas_token": signature.lstrip("?") or query}
     reached = fields_of(config, place="connection_string")
     reached["keys"] = tuple((field, Secret(text)) for field, text in given.items() if text)
     made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
-    if made.key("sas_token") or any("?" in each for each in urls):
-        made.check_token("the shared access signature in it", f"{config.label}: connection_string", urls=urls)
+    if made.key("sas_token") or query:
+        made.check_token("the shared access signature in it", f"{config.label}: connection_string")
     return made
 
 

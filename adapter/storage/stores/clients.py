@@ -11,7 +11,7 @@ for them. Tokens of a config are checked where the config is read, those of a cr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -59,7 +59,7 @@ class Connection:
         """For people: host and port, or the vendor's own place."""
         return urlsplit(self.url).netloc if self.url else self.usual
 
-    def check_token(self, token: str, place: str, *, or_else: str = "", urls: Sequence[str] = ()) -> None:
+    def check_token(self, token: str, place: str, *, or_else: str = "") -> None:
         """
         Raise InvalidRequest when a token would be readable on its way.
 
@@ -67,20 +67,16 @@ class Connection:
             token: what would go: `the session token of the default credential chain`.
             place: for people, whereto.
             or_else: what works without a token.
-            urls: whereto; without any: `url`.
         """
-        if not all(self._may_carry(url) for url in urls or (self.url or "https://",)):
+        parts = urlsplit(self.url or "https://")
+        may_carry = parts.scheme == "https"
+        with suppress(ValueError):
+            may_carry |= not self.is_requested and (parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback)
+        if not may_carry:
             raise InvalidRequest(
                 f"{place} is plain http, and {token} would be readable on the way; "
                 f"use https{f', or {or_else}' if or_else else ''} (plain http is for a loopback address that the storage config names)"
             )
-
-    def _may_carry(self, url: str) -> bool:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        with suppress(ValueError):
-            return parts.scheme == "https" or (not self.is_requested and (host == "localhost" or ip_address(host).is_loopback))
-        return False
 
 
 def fields_of(

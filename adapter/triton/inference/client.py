@@ -67,6 +67,11 @@ class TritonInference:
             remember(value, lasts=True)
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._infer: Any = self._channel.unary_unary(
+            "/inference.GRPCInferenceService/ModelInfer",
+            request_serializer=lambda message: message if isinstance(message, bytes) else message.SerializeToString(),
+            response_deserializer=service_pb2.ModelInferResponse.FromString,
+        )
         self._leaving = Leaving()
         self._infos: dict[tuple[str, str, str | None], ModelInfo] = {}
 
@@ -75,10 +80,10 @@ class TritonInference:
         await self._leaving.settled()
         await self._channel.close()
 
-    async def infer(self, request: Any) -> Any:
-        """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final."""
+    async def infer(self, request: Any, wire: bytes | None = None) -> Any:
+        """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final. `wire`: the request as bytes, where they exist."""
         begun = monotonic()
-        call = self._stub.ModelInfer(request, metadata=self._about(request.model_name))
+        call = self._infer(wire or request, metadata=self._about(request.model_name))
         answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
         try:
             response = messages.completed(await asyncio.shield(answer))

@@ -8,43 +8,29 @@ from __future__ import annotations
 
 import argparse
 import os
-import ssl
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmark.server.stock import Stock, items_of
 from tests.benchmark.server.tongues import Tongues
 from tests.benchmark.server.wire import Manners, Server
-from tests.real.certificates import make_certificates
-
-MIB = 1024 * 1024
+from tests.real.certificates import server_tls
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Serve until killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmark.server", description=(__doc__ or "").strip().splitlines()[0])
-    parser.add_argument("--port", type=int, default=0, help="of loopback; 0 for a free one (0)")
-    parser.add_argument("--latency-ms", type=float, default=0, metavar="MS", help="before the first byte of each answer (0)")
-    parser.add_argument(
-        "--connection-mb", type=float, default=0, metavar="MB", help="million bytes a second for each connection; 0: any (0)"
-    )
+    parser.add_argument("--port", type=int, help="of loopback")
+    parser.add_argument("--latency-ms", type=float, help="before the first byte of each answer")
+    parser.add_argument("--connection-mb", type=float, help="million bytes a second for each connection; 0: any")
     parser.add_argument("--tls", type=Path, metavar="FOLDER", help="https, with a certificate that is made there")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="that accept (one for each core)")
-    parser.add_argument("--whole-pages", action="store_true", help="of S3, however few rows are asked for")
     parser.add_argument("object", nargs="+", help="PATH=SIZE (big/model.onnx=2GiB), or PATH=COUNTxSIZE ('many/{}=1000x64KiB')")
-    given = parser.parse_args(words)
-    try:
-        stock = Stock(item for spec in given.object for item in items_of(spec))
-    except (ValueError, KeyError) as error:
-        parser.error(f"not an object: {error}")
+    given = parser.parse_args()
+    stock = Stock(item for spec in given.object for item in items_of(spec))
     context = None
     if given.tls is not None:
-        given.tls.mkdir(parents=True, exist_ok=True)
-        make_certificates(given.tls)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(given.tls / "server.pem", given.tls / "server.key")
+        context, _ = server_tls(given.tls)
     manners = Manners(given.latency_ms / 1000, int(given.connection_mb * 1_000_000), context)
-    server = Server(given.port, Tongues(stock, are_pages_whole=given.whole_pages), manners, given.processes)
+    server = Server(given.port, Tongues(stock), manners, os.cpu_count() or 1)
     print(server.url, flush=True)
     server.serve()
 

@@ -61,13 +61,10 @@ class Item:
         length = self.size_bytes - start if length is None else length
         return b"".join(block()[at : at + count] for at, count in self.spans(start, length))
 
-    def checksum(self, algorithm: str) -> bytes:
-        """Of the whole object. Slow for a large one, once. Raises ImportError: nothing here computes it."""
-        return _checksum(self, algorithm)
-
 
 @functools.cache
-def _checksum(item: Item, algorithm: str) -> bytes:
+def checksum(item: Item, algorithm: str) -> bytes:
+    """Of the whole object. Slow for a large one, once. Raises ImportError: nothing here computes it."""
     chunks = (memoryview(block())[at : at + count] for at, count in item.spans(0, item.size_bytes))
     if algorithm not in ("crc32", "crc32c", "crc64nvme"):
         found = hashlib.new(algorithm, usedforsecurity=False)
@@ -102,14 +99,14 @@ class Stock:
         self.items = {item.key: item for item in sorted(items, key=lambda item: item.key)}
         self._keys = list(self.items)
 
-    def page(self, prefix: str, delimiter: str = "", after: str = "", limit: int = PAGE_OBJECTS) -> Page:
+    def page(self, prefix: str, delimiter: str = "", after: str = "") -> Page:
         """Keys that begin with the prefix and lie behind `after`; with a delimiter those that have it go into folders."""
         at = max(bisect_left(self._keys, prefix), bisect_right(self._keys, after) if after else 0)
         items: list[Item] = []
         folders: list[str] = []
         last = ""
         while at < len(self._keys) and self._keys[at].startswith(prefix):
-            if len(items) + len(folders) == limit:
+            if len(items) + len(folders) == PAGE_OBJECTS:
                 return Page(tuple(items), tuple(folders), last)
             key = self._keys[at]
             end = key.find(delimiter, len(prefix)) if delimiter else -1

@@ -16,7 +16,7 @@ from email.utils import formatdate
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
-from tests.benchmark.server.stock import PAGE_OBJECTS, Item, Stock
+from tests.benchmark.server.stock import PAGE_OBJECTS, Item, Page, Stock, checksum
 
 ACCOUNT = "account"
 WRITTEN = formatdate(1_700_000_000, usegmt=True)
@@ -66,16 +66,10 @@ def asked(target: str, method: str, headers: Mapping[str, str]) -> Asked:
 class Tongues:
     """Answers of all stores over one stock."""
 
-    def __init__(self, stock: Stock, checksums: str = "", *, are_pages_whole: bool = False) -> None:
-        """
-        Args:
-            stock: all objects.
-            checksums: one of `CHECKSUMS`, told where the store would tell that of the whole object; nothing without it.
-            are_pages_whole: listings of S3 have 1,000 rows a page, however few are asked for, as those of some small servers.
-        """
+    def __init__(self, stock: Stock, checksums: str = "") -> None:
+        """`checksums`: one of `CHECKSUMS`, told where the store would tell that of the whole object; nothing without it."""
         self._stock = stock
         self.checksums = checksums
-        self._are_pages_whole = are_pages_whole
 
     def answer(self, request: Asked) -> Answer:
         """To any request."""
@@ -118,36 +112,30 @@ class Tongues:
         return self._read(request, key, headers)
 
     def _s3_list(self, query: Query, bucket: str) -> Answer:
-        prefix, token = query.get("prefix", ""), query.get("continuation-token", "")
-        limit = _limit(None if self._are_pages_whole else query.get("max-keys"))
-        after = _unpacked(token) if token else query.get("start-after", query.get("marker", ""))
-        page = self._stock.page(prefix, query.get("delimiter", ""), after, limit)
+        prefix = query.get("prefix", "")
+        page = self._page(query, "continuation-token")
         is_quoted = query.get("encoding-type") == "url"
 
         def name(text: str) -> str:
             return quote(text, safe="/") if is_quoted else escape(text)
 
-        checksum = f"<ChecksumAlgorithm>{self.checksums.upper()}</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
+        promise = f"<ChecksumAlgorithm>{self.checksums.upper()}</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
         rows = [
             f"<Contents><Key>{name(item.key)}</Key><LastModified>2023-11-14T22:13:20.000Z</LastModified><ETag>&quot;{item.etag}&quot;</ETag>"
-            f"{checksum if self.checksums in _CRCS else ''}<Size>{item.size_bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+            f"{promise if self.checksums in _CRCS else ''}<Size>{item.size_bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>"
             for item in page.items
         ]
         rows += [f"<CommonPrefixes><Prefix>{name(folder)}</Prefix></CommonPrefixes>" for folder in page.folders]
         if page.next_after is not None:
             rows.append(f"<NextContinuationToken>{_packed(page.next_after)}</NextContinuationToken>")
-            rows.append(f"<NextMarker>{name(page.next_after)}</NextMarker>")
-        head = f"<Name>{escape(bucket)}</Name><Prefix>{name(prefix)}</Prefix><MaxKeys>{limit}</MaxKeys>"
+        head = f"<Name>{escape(bucket)}</Name><Prefix>{name(prefix)}</Prefix><MaxKeys>{PAGE_OBJECTS}</MaxKeys>"
         head += "<EncodingType>url</EncodingType>" if is_quoted else ""
         head += f"<KeyCount>{len(page.items) + len(page.folders)}</KeyCount>"
         end = f"<IsTruncated>{'false' if page.next_after is None else 'true'}</IsTruncated>"
         return _xml(f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{head}{end}{"".join(rows)}</ListBucketResult>')
 
     def _gcs_list(self, query: Query) -> Answer:
-        token = query.get("pageToken", "")
-        page = self._stock.page(
-            query.get("prefix", ""), query.get("delimiter", ""), _unpacked(token) if token else "", _limit(query.get("maxResults"))
-        )
+        page = self._page(query, "pageToken")
         rows = [
             {"name": item.key, "size": str(item.size_bytes), "generation": item.generation}
             | ({"crc32c": self._told(item)} if self.checksums == "crc32c" and "crc32c" in query.get("fields", "crc32c") else {})
@@ -180,10 +168,7 @@ class Tongues:
         return self._read(request, unquote(key), headers)
 
     def _azure_list(self, query: Query, container: str) -> Answer:
-        marker = query.get("marker", "")
-        page = self._stock.page(
-            query.get("prefix", ""), query.get("delimiter", ""), _unpacked(marker) if marker else "", _limit(query.get("maxresults"))
-        )
+        page = self._page(query, "marker")
         rows = [
             f"<Blob><Name>{escape(item.key)}</Name><Properties><Last-Modified>{WRITTEN}</Last-Modified><Etag>{item.etag}</Etag>"
             f"<Content-Length>{item.size_bytes}</Content-Length><BlobType>BlockBlob</BlobType></Properties><Metadata/></Blob>"
@@ -193,8 +178,13 @@ class Tongues:
         end = f"<NextMarker>{_packed(page.next_after)}</NextMarker>" if page.next_after is not None else "<NextMarker/>"
         return _xml(f'<EnumerationResults ContainerName="{escape(container)}"><Blobs>{"".join(rows)}</Blobs>{end}</EnumerationResults>')
 
+    def _page(self, query: Query, token: str) -> Page:
+        """What follows the token, 1,000 rows however few are asked for, as some small servers answer."""
+        after = base64.urlsafe_b64decode(query.get(token, "")).decode()
+        return self._stock.page(query.get("prefix", ""), query.get("delimiter", ""), after)
+
     def _told(self, item: Item) -> str:
-        return base64.b64encode(item.checksum(self.checksums)).decode()
+        return base64.b64encode(checksum(item, self.checksums)).decode()
 
 
 def _span(wanted: str, size_bytes: int) -> tuple[int, int] | None:
@@ -208,16 +198,8 @@ def _span(wanted: str, size_bytes: int) -> tuple[int, int] | None:
     return (start, end) if start <= end else None
 
 
-def _limit(given: str | None) -> int:
-    return min(int(given or PAGE_OBJECTS), PAGE_OBJECTS)
-
-
 def _packed(after: str) -> str:
     return base64.urlsafe_b64encode(after.encode()).decode()
-
-
-def _unpacked(token: str) -> str:
-    return base64.urlsafe_b64decode(token).decode()
 
 
 def _xml(text: str) -> Answer:

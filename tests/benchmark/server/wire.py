@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
-import mmap
 import os
 import signal
 import socket
@@ -18,6 +16,7 @@ import ssl
 import struct
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
@@ -26,8 +25,6 @@ from tests.benchmark.server.stock import block
 from tests.benchmark.server.tongues import Answer, Tongues, asked
 from tests.real.leash import PR_SET_PDEATHSIG
 
-KINDS = ("connections", "list", "head", "get", "bytes")
-COUNTS = "/-/counts"
 _SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
 _TLS_BYTES = 1024 * 1024
 _MOST_HEAD_BYTES = 64 * 1024
@@ -45,28 +42,6 @@ class Manners:
     context: ssl.SSLContext | None = None
 
 
-class Counters:
-    """What has been asked for, over all processes, which each have a row."""
-
-    def __init__(self, processes: int) -> None:
-        self._rows = [memoryview(mmap.mmap(-1, 8 * len(KINDS))).cast("Q") for _ in range(processes)]
-        self._own = self._rows[0]
-        self._lock = threading.Lock()
-
-    def use_row(self, number: int) -> None:
-        """From now on, in this process."""
-        self._own = self._rows[number]
-
-    def add(self, kind: str, count: int = 1) -> None:
-        """One more."""
-        with self._lock:
-            self._own[KINDS.index(kind)] += count
-
-    def sums(self) -> dict[str, int]:
-        """Over all processes."""
-        return {kind: sum(row[at] for row in self._rows) for at, kind in enumerate(KINDS)}
-
-
 class Server:
     """Listens at once; `serve` never returns."""
 
@@ -74,7 +49,8 @@ class Server:
         self._tongues = tongues
         self.checksums = tongues.checksums
         self._manners = manners
-        self._counters = Counters(processes)
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._processes = processes
         self._block = os.memfd_create("block")
         with os.fdopen(os.dup(self._block), "wb") as file:
@@ -90,13 +66,13 @@ class Server:
         """Where it is."""
         return f"{'https' if self._manners.context else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def counts(self) -> dict[str, int]:
-        """What has been asked for."""
-        return self._counters.sums()
+    def counts(self) -> Counter[str]:
+        """What this process was asked for: `list`, `head`, `get`."""
+        return self._counts.copy()
 
     def serve_in_thread(self) -> None:
         """In threads of this process, until `close`."""
-        threading.Thread(target=self._accept_until_closed, daemon=True).start()
+        threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         """Accept nobody any more."""
@@ -105,32 +81,27 @@ class Server:
         self._listener.close()
         os.close(self._block)
 
-    def _accept_until_closed(self) -> None:
-        with contextlib.suppress(OSError):
-            self._accept()
-
     def serve(self) -> None:
         """In as many processes as were asked for; they end with this one."""
         pids = []
-        for number in range(1, self._processes):
+        for _ in range(1, self._processes):
             pid = os.fork()
             if pid == 0:
                 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # whatever ends the first one
-                self._counters.use_row(number)
                 self._accept()
             pids.append(pid)
         signal.signal(signal.SIGTERM, lambda *_: _end(pids))
         self._accept()
 
     def _accept(self) -> None:
-        while True:
-            connection, _ = self._listener.accept()
-            threading.Thread(target=self.converse, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):  # it was closed
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self.converse, args=(connection,), daemon=True).start()
 
     def converse(self, connection: socket.socket) -> None:
         """One connection to its end."""
         with connection, contextlib.suppress(OSError):
-            self._counters.add("connections")
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._manners.connection_bytes:
                 rate = struct.pack("Q", self._manners.connection_bytes)
@@ -155,14 +126,10 @@ class Server:
             if method not in ("GET", "HEAD"):  # whoever sends a body is not a reader
                 connection.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
                 return
-            if target == COUNTS:
-                self._counters.add("connections", -1)  # it has one of its own, and is no client
-                answer = Answer(200, text=json.dumps(self._counters.sums()).encode())
-            else:
-                answer = self._tongues.answer(asked(target, method, headers))
-                self._counters.add(answer.kind)
-                if self._manners.latency_seconds:
-                    time.sleep(self._manners.latency_seconds)
+            answer = self._tongues.answer(asked(target, method, headers))
+            with self._lock:
+                self._counts[answer.kind] += 1
+            time.sleep(self._manners.latency_seconds)
             self._send(connection, answer, with_body=method == "GET")
             if headers.get("connection", "").lower() == "close":
                 return
@@ -180,7 +147,6 @@ class Server:
         if not with_body or answer.item is None:
             connection.sendall(raw + (answer.text if with_body else b""))
             return
-        self._counters.add("bytes", answer.length)
         wrong = self.spoiled.get(answer.item.key, -1) - answer.start
         if 0 <= wrong < answer.length:
             body = bytearray(answer.item.content(answer.start, answer.length))

@@ -14,14 +14,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.chart import crd, install
 from tests.chart.admin import apiserver_install
 from tests.chart.admin.api import NAMESPACE, Api, Object, RefusedError
+from tests.real.certificates import make_certificates
 from tests.real.children import TOP, Child, PartError, bare_environment
 from tests.real.polls import until
 from tests.real.ports import is_listening, started_on
@@ -56,15 +53,11 @@ class Cluster:
                 self.api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
             until(self._has_kinds, "the kinds of ModelMesh Serving are known")
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Kill both and remove what they stored."""
+    def __exit__(self, *_: object) -> None:
         for child in reversed(self._children):
             child.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -76,38 +69,26 @@ class Cluster:
         Raises:
             CommandError: the script ended with another code than 0.
         """
-        done = self._run(["bash", "-euo", "pipefail", "-c", script], folder, dict(env or {}), subprocess.STDOUT, None)
-        if done.returncode != 0:
-            raise CommandError(f"code {done.returncode}: {done.stdout.strip()}")
-        return done.stdout
+        return self._run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, stderr=subprocess.STDOUT, env=env)
 
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """What kubectl writes. Raises CommandError with its complaint."""
-        done = self._run([str(self.folder / "bin" / "kubectl"), *arguments], TOP, {}, subprocess.PIPE, stdin)
-        if done.returncode != 0:
-            raise CommandError(f"kubectl {arguments[0]}: {done.stderr.strip()}")
-        return done.stdout
+        return self._run([self.folder / "bin" / "kubectl", *arguments], cwd=TOP, stderr=subprocess.PIPE, stdin=stdin)
 
     def apply(self, *objects: Object) -> None:
         """As `kubectl apply`, with its strict look at fields."""
         self.kubectl("apply", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
-    def _run(
-        self, command: list[str], folder: Path, env: Mapping[str, str], stderr: int, stdin: str | None
-    ) -> subprocess.CompletedProcess[str]:
+    def _run(self, command: list[str | Path], *, cwd: Path, stderr: int, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
         base = {k: v for k, v in bare_environment().items() if not k.startswith(("HELM_", "KUBE"))}
         own = {"HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig), "PATH": f"{self.folder / 'bin'}:{base['PATH']}"}
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env={**base, **own, **env},
-            input=stdin or "",
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                command, cwd=cwd, env={**base, **own, **(env or {})}, input=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True,
+                timeout=COMMAND_SECONDS, check=True,
+            ).stdout  # fmt: skip
+        except subprocess.CalledProcessError as error:
+            raise CommandError(f"code {error.returncode}: {(error.stderr or error.stdout).strip()}") from None
 
     def _start(self, ports: list[int]) -> Cluster:
         clients, peers, self.api.port = ports
@@ -117,13 +98,13 @@ class Cluster:
         command += [f"--{word}=http://127.0.0.1:{peers}" for word in ("listen-peer-urls", "initial-advertise-peer-urls")]
         command += [f"--initial-cluster=default=http://127.0.0.1:{peers}"]
         self._children = [etcd := Child("etcd", command, env=bare_environment())]
-        key, tokens = self.folder / "accounts.key", self.folder / "tokens.csv"
-        key.write_bytes(_rsa_key())
+        key, tokens = self.folder / "server.key", self.folder / "tokens.csv"
+        make_certificates(self.folder)
         tokens.write_text(f"{self.api.token},admin,admin,system:masters\n")
         command = [self._programs.apiserver, f"--etcd-servers={store}", f"--secure-port={self.api.port}", "--bind-address=127.0.0.1"]
         command += [f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}", "--authorization-mode=AlwaysAllow"]
         command += ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-signing-key-file={key}"]
-        command += [f"--service-account-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24"]
+        command += [f"--service-account-key-file={self.folder / 'server.pem'}", "--service-cluster-ip-range=10.0.0.0/24"]
         command += ["--disable-admission-plugins=ServiceAccount"]  # nobody makes the accounts
         self._children.append(child := Child("kube-apiserver", command, env=bare_environment()))
         self._write_kubeconfig()
@@ -144,13 +125,11 @@ class Cluster:
             return False
 
     def _has_kinds(self) -> bool:
+        kinds = "servingruntimes,clusterservingruntimes,inferenceservices,predictors,podmonitors,prometheusrules"
         try:
-            self.kubectl(
-                "get", "servingruntimes,clusterservingruntimes,inferenceservices,predictors,podmonitors,prometheusrules", "--all-namespaces"
-            )
+            return self.kubectl("get", kinds, "--all-namespaces") is not None
         except CommandError:
             return False
-        return True
 
     def _write_kubeconfig(self) -> None:
         server = {"server": f"https://127.0.0.1:{self.api.port}", "insecure-skip-tls-verify": True}
@@ -164,8 +143,3 @@ class Cluster:
         }
         self.kubeconfig.touch(0o600)  # helm warns of one that others can read
         self.kubeconfig.write_text(json.dumps(config))
-
-
-def _rsa_key() -> bytes:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import http.server
 import json
-import ssl
 import subprocess
 import sys
 import threading
@@ -23,7 +21,8 @@ from urllib.parse import urlsplit
 
 from tests.chart.admin import operator
 from tests.chart.admin.api import MERGE, NODE, POD, SERVICE, Api, Object, RefusedError
-from tests.real.certificates import make_certificates
+from tests.fakes.hell import Hell, Peer, answering
+from tests.real.certificates import server_tls
 from tests.real.children import TOP, bare_environment
 
 NAME = "node-of-the-tests"
@@ -45,15 +44,10 @@ class Node:
         self._thread = threading.Thread(target=self._serve, name="node", daemon=True)
 
     def __enter__(self) -> Node:
-        make_certificates(self._folder)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._folder / "server.pem", self._folder / "server.key")
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        threading.Thread(target=self._server.serve_forever, name="logs of pods", daemon=True).start()
+        self._server = Hell(self._tell, tls=server_tls(self._folder)[0]).__enter__()
         self._api.ask("POST", NODE.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}})
         addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
-        port = {"kubeletEndpoint": {"Port": self._server.server_port}}
+        port = {"kubeletEndpoint": {"Port": self._server.port}}
         status = {"status": {"addresses": addresses, "daemonEndpoints": port}}
         self._api.ask("PATCH", f"{NODE.path(name=NAME)}/status", status, MERGE)
         self._thread.start()
@@ -62,8 +56,7 @@ class Node:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_over.set()
         self._thread.join()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.__exit__(kind, error, trace)
 
     def _serve(self) -> None:
         while not self._is_over.wait(POLL_SECONDS):
@@ -115,24 +108,11 @@ class Node:
                 found[known] = addresses
         return found
 
-    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
-        logs = self._logs
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            """`/containerLogs/NAMESPACE/POD/CONTAINER`."""
-
-            def do_GET(self) -> None:
-                _, _, namespace, name, *_ = urlsplit(self.path).path.split("/")
-                text = logs[namespace, name].encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Says nothing."""
-
-        return Handler
+    def _tell(self, peer: Peer) -> None:
+        """`/containerLogs/NAMESPACE/POD/CONTAINER`."""
+        _, _, namespace, name, *_ = urlsplit(peer.target).path.split("/")
+        text = self._logs[namespace, name].encode()
+        answering(200, {"Content-Length": len(text)}, text)(peer)
 
 
 def _is_ready(status: Object) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from tests.chart import controller
+from tests.chart import admission, controller
 from tests.chart.admin.api import CLUSTER_RUNTIME, DEPLOYMENT, INFERENCE_SERVICE, NAMESPACE, RUNTIME, Api, Kind, Object, RefusedError
 
 PREFIX = "modelmesh-serving-"
@@ -30,7 +30,7 @@ def turn(api: Api, namespace: str) -> dict[str, Object]:
     runtimes = _runtimes(api, namespace)
     _collect_garbage(api, namespace)
     for name, (kind, runtime) in runtimes.items():
-        refusals = controller.validate(runtime)
+        refusals = admission.validate(runtime)
         if refusals:
             raise ReconcileError("; ".join(refusals))
         _apply(api, namespace, name, kind, runtime)

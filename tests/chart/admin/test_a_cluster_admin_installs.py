@@ -6,7 +6,6 @@ All in one file, so that one API server is started for them.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -87,8 +86,7 @@ def config(admin: Admin) -> dict[str, Any]:
 def built_in_adapter(configuration: dict[str, Any]) -> Object:
     """The container that the controller makes with this ConfigMap, of the runtime as it was."""
     image = configuration["storageHelperImage"]
-    helper = dataclasses.replace(controller.ControllerConfig(), storage_helper_image=f"{image['name']}:{image['tag']}")
-    pod = controller.assemble(upstream.runtime(), config=helper)
+    pod = controller.assemble(upstream.runtime(), helper_image=f"{image['name']}:{image['tag']}")
     (found,) = [each for each in pod["spec"]["containers"] if each["name"] == "triton-adapter"]
     return dict(found)
 

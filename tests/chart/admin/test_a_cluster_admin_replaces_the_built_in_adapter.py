@@ -7,9 +7,8 @@ import json
 import pytest
 
 from tests.chart.admin import operator, upstream
-from tests.chart.admin.admin import CHART, Admin
+from tests.chart.admin.admin import Admin
 from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME, Object
-from tests.chart.admin.operator import ReconcileError
 
 pytestmark = pytest.mark.long
 
@@ -140,28 +139,3 @@ def test_the_runtime_of_the_cluster_is_replaced_for_all_namespaces_and_comes_bac
     after = admin.api.get(CLUSTER_RUNTIME, "", NAME)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert essence(after) == essence(before)
-
-
-def test_without_taking_ownership_helm_refuses_and_changes_nothing(admin: Admin) -> None:
-    admin.apply(upstream.runtime())
-    admin.follow(PAGE, "Your values")
-    before = admin.api.get(RUNTIME, admin.namespace, NAME)
-
-    refusal = admin.refusal(f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml')
-
-    assert "exists and cannot be imported into the current release" in refusal
-    assert admin.api.get(RUNTIME, admin.namespace, NAME) == before
-
-
-@pytest.mark.parametrize("later", ["", f'helm upgrade triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml'])
-def test_without_force_the_old_adapter_stays_and_the_controller_can_make_no_pods(admin: Admin, later: str) -> None:
-    """Why the page has both flags. Should Helm ever replace the whole object, the page can say less."""
-    admin.apply(upstream.runtime(), upstream.model())
-    admin.follow(PAGE, "Your values")
-    operator.turn(admin.api, admin.namespace)
-
-    admin.says(f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml --take-ownership; {later}')
-
-    assert "builtInAdapter" in admin.api.get(RUNTIME, admin.namespace, NAME)["spec"]
-    with pytest.raises(ReconcileError, match='Duplicate value: "triton-adapter"'):
-        operator.turn(admin.api, admin.namespace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from operator import itemgetter
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.chart.admin import upstream
 from tests.chart.admin.api import INFERENCE_SERVICE, RUNTIME
 from tests.chart.admin.cluster import Cluster
 from tests.chart.manifests import FOLDERS, MANIFESTS, Folder
@@ -19,17 +21,6 @@ from tests.chart.samples import documents
 pytestmark = pytest.mark.long
 
 PAGE = (MANIFESTS / "README.md").read_text()
-BUILT_IN = """
-apiVersion: serving.kserve.io/v1alpha1
-kind: ServingRuntime
-metadata: {name: triton-2.x, namespace: models, annotations: {maxLoadingConcurrency: "2"}}
-spec:
-  multiModel: true
-  grpcEndpoint: "port:8085"
-  grpcDataEndpoint: "port:8001"
-  builtInAdapter: {serverType: triton, runtimeManagementPort: 8001, memBufferBytes: 134217728, modelLoadingTimeoutMillis: 90000}
-  containers: [{name: triton, image: old}]
-"""
 
 
 def block(language: str, holding: str) -> str:
@@ -71,14 +62,6 @@ def test_kustomize_gives_the_objects_that_helm_renders(each: Folder, cluster: Cl
     assert sorted(built, key=itemgetter("kind")) == sorted(each.resources(), key=itemgetter("kind"))
 
 
-@pytest.mark.parametrize("name", [folder.name for folder in FOLDERS])
-def test_every_folder_is_taken_by_the_strict_api_server(name: str, cluster: Cluster) -> None:
-    said = cluster.shell(f"kubectl apply --namespace {NAMESPACE} -k deploy/manifests/{name}")
-    cluster.shell(f"kubectl delete --namespace {NAMESPACE} -k deploy/manifests/{name}")
-
-    assert "unknown field" not in said
-
-
 def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: Path) -> None:
     cluster.shell(block("bash", "helm template"), folder=folder)
 
@@ -90,20 +73,11 @@ def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: 
 @pytest.mark.parametrize("made_by", ["apply", "create"])
 def test_the_runtime_with_the_built_in_adapter_becomes_ours(made_by: str, cluster: Cluster, folder: Path) -> None:
     """By `apply` where `apply` made it; else by what the page says."""
-    cluster.kubectl(made_by, "--filename=-", stdin=BUILT_IN)
+    cluster.kubectl(made_by, f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(upstream.runtime()))
 
     cluster.shell(block("bash", "kubectl apply -k .") if made_by == "apply" else block("bash", "kubectl replace"), folder=folder)
 
     assert names(cluster) == OURS
-
-
-def test_apply_leaves_the_built_in_adapter_of_a_runtime_that_it_did_not_make(cluster: Cluster, folder: Path) -> None:
-    """Why the page has two ways."""
-    cluster.kubectl("create", "--filename=-", stdin=BUILT_IN)
-
-    cluster.shell(block("bash", "kubectl apply -k ."), folder=folder)
-
-    assert names(cluster) == (True, OURS[1])
 
 
 def test_all_samples_can_be_applied_at_once(cluster: Cluster) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.injected import ControllerConfig
+from tests.chart.controller import ETCD_SECRET
 from tests.chart.pod import images
 from tests.chart.pod.env import CannotStartError, Objects, environment, words
 from tests.chart.pod.network import Forward
@@ -33,7 +33,7 @@ from tests.real import install, parts
 from tests.real.children import Child, bare_environment
 from tests.real.install import CannotRunError
 
-RUNTIME = Path(__file__).with_name("runtime.py")
+PYTHON = [sys.executable, "-I", "-S", str(Path(__file__).with_name("runtime.py"))]
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
 _USUAL_CAPABILITIES = (
@@ -57,7 +57,7 @@ class Pod:
     def __init__(self, template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, claims: Mapping[str, Path] = NONE) -> None:
         self._spec = template["spec"]
         self._folder = folder
-        self._secrets = {ControllerConfig().etcd_secret: {}, **secrets}
+        self._secrets = {ETCD_SECRET: {}, **secrets}
         self._volumes = Volumes(folder / "volumes", self._secrets, claims)
         self._open = ExitStack()
         self._sandbox: Child | None = None
@@ -117,19 +117,7 @@ class Pod:
             "command": words(container, env),
             "env": env,
         }
-        inside = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            sys.executable,
-            "-I",
-            "-S",
-            str(RUNTIME),
-            "container",
-            json.dumps(spec),
-        ]
+        inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *PYTHON, "container", json.dumps(spec)]
         self._children[name] = self._child(f"pod-{name}", [*self._entered("net", "ipc", "mnt"), *inside])
 
     def exec(self, name: str, command: Sequence[str], timeout_seconds: float = 60) -> Done:
@@ -182,27 +170,13 @@ class Pod:
         shm.mkdir(parents=True)
         self._volumes.memory[str(shm)] = _SHM_BYTES
         self._volumes.make(self._spec["volumes"])
-        own = [
-            "unshare",
-            "--net",
-            "--ipc",
-            "--mount",
-            sys.executable,
-            "-I",
-            "-S",
-            str(RUNTIME),
-            "sandbox",
-            json.dumps(self._volumes.memory),
-        ]
-        self._sandbox = self._child("pod", own)
-        self._sandbox.wait_until(lambda: "up" in self._sandbox_log(), "up", START_SECONDS)
+        own = ["unshare", "--net", "--ipc", "--mount", *PYTHON, "sandbox", json.dumps(self._volumes.memory)]
+        self._sandbox = sandbox = self._child("pod", own)
+        sandbox.wait_until(lambda: "up" in sandbox.log_text(), "up", START_SECONDS)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.close()
-
-    def _sandbox_log(self) -> str:
-        return "" if self._sandbox is None else self._sandbox.log_text()
 
     def _entered(self, *kinds: str) -> list[str]:
         assert self._sandbox is not None, "the pod has not begun"
@@ -236,9 +210,7 @@ def _become(user: int, group: int, security: Mapping[str, Any]) -> list[str]:
         "/usr/bin/setpriv",
         f"--reuid={user}",
         f"--regid={group}",
-        "--clear-groups",
-        "--pdeathsig=keep",
-        "--inh-caps=-all",
+        *("--clear-groups", "--pdeathsig=keep", "--inh-caps=-all"),
         f"--bounding-set={bounding}",
     ]
     return [*command, *(["--no-new-privs"] if security.get("allowPrivilegeEscalation") is False else []), "--"]

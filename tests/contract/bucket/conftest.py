@@ -133,9 +133,7 @@ class SpoiledRig:
 
     def read(self, stored: StoredObject, start: int = 0, length: int | None = None, stop: Stop | None = None) -> bytes:
         """Of the object; all of it unless told."""
-        got = bytearray()
-        self.bucket.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, stop or Stop())
-        return bytes(got)
+        return self.bucket.bytes_of(stored, start, length, stop)
 
     def call(self, name: str, stored: StoredObject, stop: Stop | None = None) -> object:
         """`list` or `read`."""
@@ -162,15 +160,6 @@ def spoiled_rig(request: pytest.FixtureRequest, kind: str) -> Iterator[SpoiledRi
 def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledRig]:
     """Of each kind of store that is asked over a network."""
     yield from spoiled_rig(request, request.param)
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    """A claimed volume."""
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
 
 
 @pytest.fixture(params=list(STOCKS))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.space import Space
@@ -21,6 +20,7 @@ from tests.fakes.web import plain_web
 from tests.real.clouds import AzureServer, GcsServer
 from tests.real.s3 import S3Server
 from tests.real.web import WebServer
+from tests.unit.storage.rigs import pull_settings
 
 MIB = 1024 * 1024
 _numbers = itertools.count()
@@ -59,20 +59,11 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
     """A store over real buckets whose secret has the key `k`, which keeps idle artifacts up to so many bytes."""
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config/k").write_text(json.dumps(config))
-    settings = PullSettings(
-        denied_networks=(),
-        config_dir=folder / "config",
-        embedded=None,
-        pvc_mounts=folder / "claims",
-        threads=threads,
-        unpack_max_bytes=100 * MIB,
-    )
-    space = Space(volume.cache_dir, cache_bytes, refuses=False)
     return Store(
-        settings=settings,
+        settings=pull_settings(folder, threads=threads),
         root=folder / "models",
         volume=volume,
-        space=space,
+        space=Space(volume.cache_dir, cache_bytes, refuses=False),
         sizes=PartSizes(MIB, MIB),
         jitter=lambda: 1.0,
     )

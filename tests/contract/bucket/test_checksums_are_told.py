@@ -16,7 +16,7 @@ from adapter.storage.checksums import Checksum
 from adapter.storage.pull.staged import Run, Whole
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
-from tests.fakes.hell import Behaviour, Hell, Peer, answering, honest, in_turn, resetting
+from tests.fakes.hell import Behaviour, Hell, Peer, answering, honest
 from tests.fakes.http_proxy import VARIABLES
 from tests.security.stores import CONTENT, ETAG, KEY, STORES, XML
 
@@ -139,10 +139,6 @@ def test_the_answer_with_the_object_tells_it(rig):
         Run.end(wrong)
 
 
-def test_an_answer_that_tells_nothing_is_as_good(rig):
-    assert rig.told({}).told == []
-
-
 @pytest.mark.parametrize("nonsense", NONSENSE, ids=[repr(text[:20]) for text in NONSENSE])
 def test_nonsense_is_nothing(rig, nonsense):
     """Neither a failure nor a proof."""
@@ -169,13 +165,6 @@ def test_blobs_whose_writes_do_not_renew_the_property_tell_nothing():
             assert rig.told({**TOLD["azure"][0], "x-ms-blob-type": kind}).told == []
 
 
-def test_a_range_tells_what_the_store_knows_of_the_whole():
-    """Google and Azure; of S3 it is asked for."""
-    for kind in ("gcs", "azure"):
-        with rig_of(kind) as rig:
-            assert len(rig.told(TOLD[kind][0], 100, 1000).told) == 1
-
-
 def test_one_part_asks_s3_once(s3):
     """The part with the first byte, for the listed version. What is promised is computed of all."""
     answers = honest(CONTENT, {**VERSION, **TOLD["s3"][0]})
@@ -193,33 +182,6 @@ def test_one_part_asks_s3_once(s3):
     assert [each.value for each in second.told] == [None]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm>",
-        "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>COMPOSITE</ChecksumType>",
-        "<ChecksumAlgorithm>SHA256</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>",
-        "<ChecksumAlgorithm>MD6</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>",
-        "<ChecksumAlgorithm/><ChecksumType/>",
-        "<ChecksumType>FULL_OBJECT</ChecksumType>",
-        "<ChecksumAlgorithm><A>CRC32</A></ChecksumAlgorithm><ChecksumType><B>FULL_OBJECT</B></ChecksumType>",
-    ],
-)
-def test_who_promises_nothing_is_asked_nothing(s3, text):
-    s3.promise(text)
-    s3.reading = honest(CONTENT, VERSION)
-
-    assert s3.read(0, 1000).told == []
-    assert s3.methods() == ["GET"]
-
-
-def test_a_promise_of_several_is_kept_with_the_cheapest(s3):
-    s3.promise(PROMISE.replace("<ChecksumType>", "<ChecksumAlgorithm>SHA256</ChecksumAlgorithm><ChecksumType>"))
-
-    assert s3.listed().checksum == "crc32"
-
-
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 412, 501])
 def test_a_refusal_leaves_the_object_as_it_comes(s3, status):
     """Whatever is wrong, the GET tells it."""
@@ -227,35 +189,3 @@ def test_a_refusal_leaves_the_object_as_it_comes(s3, status):
     s3.reading = lambda peer: (answering(status, {"Content-Length": 0}) if peer.method == "HEAD" else get)(peer)
 
     assert [each.value for each in s3.read(0, 1000).told] == [None]
-
-
-@pytest.mark.parametrize(
-    "headers", [{}, {"x-amz-checksum-crc32": "x"}, {**TOLD["s3"][0], "ETag": '"other"'}], ids=["nothing", "nonsense", "another version"]
-)
-def test_an_answer_without_the_promised_leaves_the_object_as_it_comes(s3, headers):
-    get = honest(CONTENT, VERSION)
-    s3.reading = lambda peer: (honest(CONTENT, {**VERSION, **headers}) if peer.method == "HEAD" else get)(peer)
-
-    assert [each.value for each in s3.read(0, 1000).told] == [None]
-
-
-@pytest.mark.parametrize("trouble", [[answering(503, {"Content-Length": 0})], [resetting()] * 2], ids=["busy", "resets"])
-def test_trouble_that_can_pass_is_told_as_such(s3, trouble):
-    """
-    Whoever repeats reads repeats this too; the checksum is not lost to a busy store.
-
-    One reset of a kept connection is no trouble: libcurl asks again over another one.
-    """
-    s3.reading = in_turn(*trouble, honest(CONTENT, {**VERSION, **TOLD["s3"][0]}))
-    with pytest.raises(SourceUnavailable) as failed:
-        s3.read(0, 1000)
-    assert failed.value.can_pass
-
-    assert s3.read(0, 1000).told[-1].value is not None
-
-
-def test_an_encoded_object_can_be_asked_about(s3):
-    """The head of an answer has nothing to decode."""
-    s3.reading = honest(CONTENT, {**VERSION, **TOLD["s3"][0], "Content-Encoding": "gzip"})
-
-    assert s3.read(0, 1000).told[-1].value is not None

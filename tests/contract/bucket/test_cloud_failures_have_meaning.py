@@ -18,12 +18,6 @@ def listed(bucket):
     return bucket.list_page("m/", Stop()).objects[0]
 
 
-def read(bucket, stored, stop=None):
-    got = bytearray()
-    bucket.read(stored, 0, stored.size_bytes, got.extend, stop or Stop())
-    return bytes(got)
-
-
 @pytest.mark.parametrize("kind", ["gcs", "azure"])
 @pytest.mark.parametrize("field", ["bucket", "container"])
 def test_no_bucket_is_said(kind, field):
@@ -98,4 +92,4 @@ def test_a_public_azure_container_needs_nothing(azure_server, monkeypatch):
     azure_server.put(name, "m/file", CONTENT)
     for changes in ({}, {"anonymous": "true"}, {"anonymous": "true", "account_key": "ignored"}):
         bucket = bucket_of(azure_values(azure_server, name), **changes)
-        assert read(bucket, listed(bucket)) == CONTENT
+        assert bucket.bytes_of(listed(bucket)) == CONTENT

@@ -69,9 +69,7 @@ def test_nothing_below_a_prefix_is_an_empty_page(rig):
 def test_odd_keys_survive(rig, key):
     """What may be in a key is listed and read as it is."""
     rig.put(key, b"content")
-    content = bytearray()
-    rig.bucket.read(rig.stored(key), 0, 7, content.extend, Stop())
-    assert bytes(content) == b"content"
+    assert rig.bucket.bytes_of(rig.stored(key)) == b"content"
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 300_000), (0, 1), (299_999, 1), (1000, 270_000), (0, 0), (17, 0)])
@@ -79,9 +77,7 @@ def test_a_read_gives_exactly_the_range(rig, start, length):
     """Not a byte more or less, in order."""
     content = os.urandom(300_000)
     rig.put("m/file", content)
-    got = bytearray()
-    rig.bucket.read(rig.stored("m/file"), start, length, got.extend, Stop())
-    assert bytes(got) == content[start : start + length]
+    assert rig.bucket.bytes_of(rig.stored("m/file"), start, length) == content[start : start + length]
 
 
 def test_an_etag_is_bare_stable_and_tells_versions_apart(rig):
@@ -113,7 +109,7 @@ def test_a_listed_object_that_is_gone_was_changed(rig):
     listed = rig.stored("m/file")
     rig.remove("m/file")
     with pytest.raises(SourceChanged, match=r"'m/file' (has gone|was replaced) after the listing"):
-        rig.bucket.read(listed, 0, 7, bytearray().extend, Stop())
+        rig.bucket.bytes_of(listed)
 
 
 def test_a_bucket_that_does_not_exist_is_not_found(rig):
@@ -169,9 +165,7 @@ def test_a_source_is_used_from_many_threads(rig):
         rig.put(key, content)
 
     def read(key: str) -> bytes:
-        got = bytearray()
-        rig.bucket.read(rig.stored(key), 0, 100_000, got.extend, Stop())
-        return bytes(got)
+        return rig.bucket.bytes_of(rig.stored(key))
 
     with ThreadPoolExecutor(8) as pool:
         assert dict(zip(contents, pool.map(read, contents), strict=True)) == contents

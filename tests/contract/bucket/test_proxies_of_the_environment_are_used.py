@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
+from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.settings.kinds import parse_networks
 from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
@@ -64,9 +64,7 @@ def config_of(kind, server, given, host="localhost", **changes):
 
 
 def pulled(bucket):
-    stored, got = bucket.list_page("m/file", Stop()).objects[0], bytearray()
-    bucket.read(stored, 0, stored.size_bytes, got.extend, Stop())
-    return bytes(got)
+    return bucket.bytes_of(bucket.list_page("m/file", Stop()).objects[0])
 
 
 def spelled(server, name):
@@ -103,25 +101,6 @@ def test_no_proxy_is_heeded(kind, case, server, given, monkeypatch):
         monkeypatch.setenv(case, "other.example,localhost")
         assert pulled(bucket_of(config_of(kind, server, given))) == CONTENT
         assert proxy.requests == []
-
-
-@pytest.mark.parametrize("kind", ["s3", "http"])
-def test_a_proxy_that_wants_a_password_is_named_as_denial(kind, given, monkeypatch):
-    """Of a forwarded request: nobody else answers 407."""
-    with HttpProxy(password="user:word") as proxy:
-        monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.endpoint}")
-        place = {"url": "http://h.example"} if kind == "http" else {"endpoint_url": "http://h.example", "bucket": "b", **KEYS}
-        with pytest.raises(SourceDenied, match="HTTP 407"):
-            bucket_of({"type": kind} | place).list_page("m/file", Stop())
-
-
-@pytest.mark.parametrize("kind", ["s3", "http"])
-def test_a_proxy_that_is_away_is_a_matter_of_the_network(kind, given, server, monkeypatch):
-    """It may come back."""
-    monkeypatch.setenv(spelled(server, "upper"), "http://127.0.0.1:1")
-    with pytest.raises(SourceUnavailable, match="cannot be reached") as caught:
-        bucket_of(config_of(kind, server, given)).list_page("m/file", Stop())
-    assert caught.value.can_pass
 
 
 @pytest.mark.parametrize("kind", ["s3", "http"])

@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.settings.storage import PullSettings
-from adapter.storage.pull.puller import PartSizes
-from adapter.storage.store import Store
+from adapter.errors import SourceChanged, SourceUnavailable
 from tests.builders import a_spec
+from tests.contract.bucket.model_rigs import ModelRig, make_store
 from tests.fakes.s3_proxy import Fault
-from tests.unit.storage.rigs import StoreRig, opened
+from tests.unit.storage.rigs import opened
 
 MIB = 1024 * 1024
 CONTENT = os.urandom(5 * MIB + 17)
+WHOLE = {"large": CONTENT, "small": b"abc", "empty": b""}
 
 
 @pytest.fixture
 def rig(tmp_path, volume, s3_server, proxy, bucket):
     """A store whose storage config leads through the proxy; the bucket holds `m` of six parts and two small files."""
-    (tmp_path / "config").mkdir()
+    s3_server.put_folder(bucket, "m", WHOLE)
     config = s3_server.storage_config(bucket) | {"endpoint_url": proxy.endpoint_url}
-    (tmp_path / "config/default").write_text(json.dumps(config))
-    s3_server.put_folder(bucket, "m", {"large": CONTENT, "small": b"abc", "empty": b""})
-    settings = PullSettings(
-        denied_networks=(),
-        config_dir=tmp_path / "config",
-        embedded=None,
-        pvc_mounts=tmp_path / "claims",
-        threads=4,
-        unpack_max_bytes=100 * MIB,
-    )
-    store = Store(settings=settings, root=tmp_path / "models", volume=volume, sizes=PartSizes(MIB, MIB), jitter=lambda: 1.0)
-    yield StoreRig(tmp_path / "models", volume, None, None, tmp_path / "config", store)
-    store.close()
+    made = ModelRig(None, make_store(tmp_path, volume, config), volume)
+    yield made
+    made.store.close()
 
 
 async def pull(rig, *, seconds=math.inf, **fields):
-    model = await opened(rig.store, a_spec(**fields), seconds)
+    model = await opened(rig.store, a_spec(storage_key="k", **fields), seconds)
     return await model.fetch(model.listing.files)
 
 
 def contents(artifact):
     return {path.name: path.read_bytes() for path in artifact.root.iterdir()}
 
-
-WHOLE = {"large": CONTENT, "small": b"abc", "empty": b""}
 
 PASSING = [
     ("nothing", Fault(), "", 1),
@@ -81,31 +67,9 @@ async def test_a_truncated_body_is_resumed_not_repeated(rig, proxy):
     assert len([line for line in proxy.requests if "/m/large" in line]) == 7
 
 
-LASTING = [
-    ("403 at the listing", Fault(status=403, code="AccessDenied"), "list-type", SourceDenied),
-    ("403 at a read", Fault(status=403, code="AccessDenied"), "/m/large", SourceDenied),
-    ("expired token", Fault(status=400, code="ExpiredToken"), "/m/", SourceDenied),
-    ("no such bucket", Fault(status=404, code="NoSuchBucket"), "list-type", SourceNotFound),
-    ("500 for ever", Fault(status=500), "/m/large", SourceUnavailable),
-    ("412", Fault(status=412, code="PreconditionFailed"), "/m/large", SourceChanged),
-    ("another ETag", Fault(headers=(("Etag", '"other"'),)), "/m/large", SourceChanged),
-    ("gone", Fault(status=404, code="NoSuchKey"), "/m/large", SourceChanged),
-    ("wrong region", Fault(status=301, code="PermanentRedirect"), "", InvalidRequest),
-]
-
-
-@pytest.mark.parametrize(("name", "fault", "having", "expected"), LASTING, ids=[row[0] for row in LASTING])
-async def test_what_lasts_is_an_error_and_leaves_nothing(rig, proxy, name, fault, having, expected):
-    """With its own class, and no rubbish on the volume."""
-    proxy.next(fault, times=60, having=having)
-    with pytest.raises(expected):
-        await pull(rig, seconds=2)
-    assert rig.is_clean
-
-
 async def test_a_store_that_says_slow_down_is_not_hammered(rig, proxy):
     """Four threads meet it at once; then one of them tries, for all."""
-    model = await opened(rig.store, a_spec(), 6)
+    model = await opened(rig.store, a_spec(storage_key="k"), 6)
     before = len(proxy.requests)
     proxy.next(Fault(status=503, code="SlowDown"), times=500)
     with pytest.raises(SourceUnavailable, match=r"SlowDown, HTTP 503\)?; tried \d+ times in \d+\.\d s$"):
@@ -131,15 +95,6 @@ async def test_an_object_replaced_during_its_pull_is_never_a_mixture(rig, proxy,
         await pull(rig)
     assert rig.is_clean
     assert contents(await pull(rig)) == WHOLE | {"large": new}
-
-
-async def test_an_object_deleted_between_listing_and_pull(rig, s3_server, bucket):
-    """Changed, so that the load lists again."""
-    model = await opened(rig.store, a_spec())
-    (s3_server.root / bucket / "m/small").unlink()
-    with pytest.raises(SourceChanged, match="'m/small' has gone"):
-        await model.fetch(model.listing.files)
-    assert rig.is_clean
 
 
 async def test_1200_objects_some_empty_beside_a_sibling(rig, s3_server, bucket):

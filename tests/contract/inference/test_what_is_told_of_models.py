@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import urllib.request
 from collections.abc import Mapping
@@ -11,12 +10,10 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter.inference import Failure, InferenceFailed
+from adapter.inference import InferenceFailed
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.conftest import MODELS
-from tests.contract.inference.rig import wait
 from tests.fakes.v2_server import V2Server
-from tests.messages import Info
 from tests.real.triton import Triton
 
 
@@ -29,52 +26,6 @@ def _of_http(triton: Triton, path: str) -> Any:
 @pytest.mark.parametrize("model", MODELS)
 async def test_the_config_is_tritons(inference: TritonInference, triton: Triton, model: str) -> None:
     assert json.loads(json.dumps(await inference.model_config(model))) == _of_http(triton, f"/v2/models/{model}/config")
-
-
-@pytest.mark.real_triton
-async def test_the_statistics_are_tritons(inference: TritonInference, triton: Triton) -> None:
-    await inference.infer(wait(0))
-    async with asyncio.timeout(30):  # Triton counts an inference a moment after its answer
-        while await inference.model_statistics("waiter") != _of_http(triton, "/v2/models/waiter/stats"):
-            await asyncio.sleep(0.05)
-        while (every := await inference.model_statistics()) != _of_http(triton, "/v2/models/stats"):
-            await asyncio.sleep(0.05)
-    assert len(every["model_stats"]) >= len(MODELS)
-
-
-@pytest.mark.real_triton
-async def test_metadata_and_what_decides_how_a_model_is_asked(inference: TritonInference, triton: Triton) -> None:
-    info = await inference.model_info("trtllm")
-    told = _of_http(triton, "/v2/models/trtllm")
-    assert await inference.model_metadata("trtllm") == told
-    assert [(e.name, e.datatype, list(e.shape)) for e in info.metadata.inputs] == [
-        (e["name"], e["datatype"], e["shape"]) for e in told["inputs"]
-    ]
-    assert info.is_decoupled
-    assert info.config.max_batch_size == 8
-    assert info.metadata.inputs[0] == Info(name="text_input", datatype="BYTES", shape=(-1, 1))
-    assert {entry.name: entry.optional for entry in info.config.input}["stream"]
-    assert not {entry.name: entry.optional for entry in info.config.input}["text_input"]
-
-
-@pytest.mark.real_triton
-async def test_of_the_server(inference: TritonInference, triton: Triton) -> None:
-    info = await inference.server_info()
-    told = _of_http(triton, "/v2")
-    assert (info.name, info.version, list(info.extensions)) == (told["name"], told["version"], told["extensions"])
-
-
-@pytest.mark.real_triton
-@pytest.mark.parametrize(("model", "version"), [("nobody", ""), ("waiter", "9")])
-async def test_of_what_nobody_knows(inference: TritonInference, model: str, version: str) -> None:
-    assert not await inference.is_model_ready(model, version)
-    for ask in (inference.model_info, inference.model_config):
-        with pytest.raises(InferenceFailed, match=f"^Request for unknown model: '{model}'") as failed:
-            await ask(model, version)
-        assert failed.value.failure is Failure.NOT_FOUND
-    with pytest.raises(InferenceFailed, match=model) as failed:
-        await inference.model_statistics(model, version)
-    assert failed.value.failure is Failure.INVALID, "Triton says so, too"
 
 
 async def test_no_failure_is_kept(server: V2Server, asked: TritonInference) -> None:

@@ -217,17 +217,9 @@ class Rig(ABC):
 class FakeRig(Rig):
     """Over the fake."""
 
-    def __init__(
-        self, root: Path, *, explicit: bool = True, on_socket: bool = False, name: str | None = None, connection_seconds: float = 0
-    ) -> None:
+    def __init__(self, root: Path, *, explicit: bool = True, name: str | None = None, connection_seconds: float = 0) -> None:
         super().__init__(root)
-        self.triton = FakeTriton(
-            self.volume.repository_dir,
-            explicit=explicit,
-            socket=root / "t.sock" if on_socket else None,
-            name=name,
-            connection_seconds=connection_seconds,
-        )
+        self.triton = FakeTriton(self.volume.repository_dir, explicit=explicit, name=name, connection_seconds=connection_seconds)
 
     @property
     def target(self) -> str:
@@ -274,12 +266,9 @@ class FakeRig(Rig):
 class RealRig(Rig):
     """Over the real one."""
 
-    def __init__(
-        self, root: Path, *, explicit: bool = True, on_socket: bool = False, name: str | None = None, connection_seconds: float = 0
-    ) -> None:
+    def __init__(self, root: Path, *, explicit: bool = True, name: str | None = None, connection_seconds: float = 0) -> None:
         super().__init__(root)
         self._explicit = explicit
-        self._address = f"unix:{root}/t.sock" if on_socket else None
         self._name = name
         self._args = ["--reuse-grpc-port=true"]
         if connection_seconds:
@@ -291,7 +280,6 @@ class RealRig(Rig):
         return Triton(
             self.volume.repository_dir,
             explicit=self._explicit,
-            grpc_address=self._address,
             extra_args=self._args,
             log_path=self.root / "triton.log",
             name=self._name,

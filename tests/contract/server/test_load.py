@@ -29,7 +29,7 @@ async def test_every_version_is_loaded(rig: Rig) -> None:
 
     await server.load("m", unnoticed)
 
-    assert sorted((row.version, row.state) for row in await server.index()) == [("1", "READY"), ("3", "READY")]
+    assert sorted((row.version, row.state) for row in (await server.index())["m"]) == [("1", "READY"), ("3", "READY")]
 
 
 async def test_a_model_that_reports_no_memory_counts_as_zero(rig: Rig) -> None:

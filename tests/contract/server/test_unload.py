@@ -88,18 +88,6 @@ async def test_unload_of_an_unknown_model_is_fine(rig: Rig) -> None:
     assert await rig.states("never seen") == [""]
 
 
-async def test_unload_twice_is_fine(rig: Rig) -> None:
-    """ModelMesh repeats it at will."""
-    server = rig.connect()
-    await rig.place("m")
-    await server.load("m", unnoticed)
-
-    await server.unload("m")
-    await server.unload("m")
-
-    assert await rig.states("m") == GONE
-
-
 async def test_two_unloads_at_once_both_wait(rig: Rig) -> None:
     """Neither returns before the memory is free."""
     server = rig.connect()
@@ -132,26 +120,6 @@ async def test_unload_while_loading_wins(rig: Rig) -> None:
     assert await rig.states("m") == GONE
 
 
-async def test_a_cancelled_load_and_its_unload_leave_nothing(rig: Rig) -> None:
-    """Triton goes on with the load; the unload waits for its end. Then the model loads again."""
-    server = rig.connect()
-    await rig.place("m", hold="load")
-    load = asyncio.create_task(server.load("m", unnoticed))
-    await rig.until_state("m", "LOADING")
-    load.cancel()
-    await asyncio.wait({load})
-    assert load.cancelled()
-    unload = asyncio.create_task(server.unload("m"))
-    assert await is_still_running(unload)
-
-    rig.let_go("m", "load")
-    await unload
-
-    assert await rig.states("m") == GONE
-    await server.load("m", unnoticed)
-    assert await rig.states("m") == ["READY"]
-
-
 async def test_a_model_whose_directory_is_gone_is_waited_for(rig: Rig) -> None:
     """The index does not list it, which proves nothing: an empty directory makes it visible."""
     server = rig.connect()
@@ -173,18 +141,6 @@ async def test_a_directory_that_goes_during_the_wait_is_made_again(rig: Rig) -> 
     assert await is_still_running(unload)
 
     await freed(rig, unload)
-
-
-async def test_an_unload_that_was_given_up_can_be_repeated(rig: Rig) -> None:
-    """ModelMesh does so; the next one finds the end."""
-    _, unload = await unloading(rig)
-    unload.cancel()
-    await asyncio.wait({unload})
-
-    rig.let_go("m", "unload")
-    await rig.connect().unload("m")
-
-    assert await rig.states("m") == GONE
 
 
 async def test_a_dangling_link_in_the_repository_does_not_hold_up_an_unload(rig: Rig) -> None:

@@ -9,13 +9,9 @@ from grpc import aio
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
-from adapter.model import RESERVED_IDS
-from adapter.settings import read_group
-from adapter.settings.capacity import CapacitySettings
-from adapter.spi.listen import listen
-from adapter.spi.servicer import ModelRuntime
-from adapter.units import Endpoint, parse_endpoint
+from adapter.units import parse_endpoint
 from tests.fakes.lifecycle import MODEL_PATH, FakeLifecycle
+from tests.unit.spi.serving import listening
 
 CONNECT_SECONDS = 10
 
@@ -29,17 +25,9 @@ async def channel(request: pytest.FixtureRequest) -> AsyncIterator[aio.Channel]:
             await asyncio.wait_for(channel.channel_ready(), CONNECT_SECONDS)
             yield channel
         return
-    capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2Gi"})
-    server = await listen(
-        endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=lambda: capacity, reserved_ids=RESERVED_IDS),
-        readiness=lambda: None,
-        reflection=False,
-    )
-    async with aio.insecure_channel(server.addresses[0]) as channel:
+    async with listening(FakeLifecycle()) as server, aio.insecure_channel(server.addresses[0]) as channel:
         await asyncio.wait_for(channel.channel_ready(), CONNECT_SECONDS)
         yield channel
-    await server.stop(0)
 
 
 @pytest.fixture

@@ -20,27 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.prove.net import MISTAKES
-from tests.prove.net.mistakes import TOP, Mistake
+from tests.prove.net.mistakes import MISTAKES, TOP, Mistake
 
 SECONDS, WHOLE_SECONDS = 400, 2400
 """For the tests of one mistake, and for the whole net. A run that takes longer has found nothing."""
 WHOLE = ("contract", "fault", "fronts", "integration", "security", "verbs")
 """Folders of tests that are asked where the files of the list stay green."""
 MISSED_SHARE = 0.05
-COPIED = (
-    "adapter",
-    "deploy",
-    "proto",
-    "scripts",
-    "tests",
-    "pyproject.toml",
-    "setup.cfg",
-    "setup.py",
-    "README.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-)
 LINKED = (".parts", ".venv")
 
 
@@ -100,14 +86,7 @@ def ran(tree: Path, words: Sequence[str], seconds: float) -> tuple[list[str], st
 
 def copied(tree: Path) -> Path:
     """A copy of what the tests need; installed parts are linked."""
-    tree.mkdir()
-    skipped = shutil.ignore_patterns("__pycache__", ".mypy_cache")
-    for name in COPIED:
-        source = TOP / name
-        if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=skipped)
-        else:
-            shutil.copy(source, tree / name)
+    shutil.copytree(TOP, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", "*_cache", *LINKED))
     for name in LINKED:
         (tree / name).symlink_to((TOP / name).resolve())
     return tree

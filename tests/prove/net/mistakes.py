@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,3 +39,7 @@ class Mistake:
         if text.count(self.old) != 1:
             raise ValueError(f"{self.name}: {self.file} has {text.count(self.old)} times: {self.old!r}")
         return text.replace(self.old, self.new)
+
+
+TABLES = [Path(__file__).with_name(f"{name}.toml") for name in ("core", "storage", "rules", "fronts", "memory", "deploy")]
+MISTAKES = tuple(Mistake(**row | {"first": tuple(row["first"])}) for table in TABLES for row in tomllib.loads(table.read_text())["mistake"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from tests.prove.net import MISTAKES
-from tests.prove.net.mistakes import TOP
+from tests.prove.net.mistakes import MISTAKES, TOP
 
 RECORD = TOP / "tests" / "prove" / "net" / "record.json"
 """Written by `python -m tests.prove.net --json`."""

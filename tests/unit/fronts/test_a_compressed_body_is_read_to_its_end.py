@@ -19,8 +19,11 @@ LONG = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(6000
 
 
 async def told(request: Request) -> web.Response:
-    body = await request.body()
-    return json_answer(f"{len(body)} {hashlib.sha256(body).hexdigest()}")
+    return json_answer(await request.read_by(summary))
+
+
+def summary(body: bytes) -> str:
+    return f"{len(body)} {hashlib.sha256(body).hexdigest()}"
 
 
 async def status_and_text(body: bytes, encoding: str) -> tuple[int, str]:

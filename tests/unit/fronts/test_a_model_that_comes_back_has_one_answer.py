@@ -63,7 +63,13 @@ async def test_it_is_for_later(front: str, method: str, path: str) -> None:
 
 
 async def test_v2_is_not_ready_meanwhile_but_for_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with served(*v2.front(NOT_ASKED, READY, MODELS).routes) as server:
+    async with served(*v2.front(READY, READY, MODELS).routes) as server:
         assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == 503
         monkeypatch.setattr(v2, "RESTORE_SECONDS", 0)
         assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == 200
+
+
+@pytest.mark.parametrize(("is_live", "status"), [(True, 200), (False, 503)])
+async def test_v2_is_not_ready_while_the_server_behind_it_is_dead(is_live: bool, status: int) -> None:
+    async with served(*v2.front(Mock(is_live=AsyncMock(return_value=is_live)), READY).routes) as server:
+        assert parts_of(await server.asked("GET", "/v2/health/ready"))[0] == status

@@ -15,7 +15,7 @@ async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bodies, "READ_SECONDS", 0.2)
 
     async def handler(request: Request) -> web.Response:
-        return json_answer(len(await request.body()))
+        return json_answer(await request.read_by(len))
 
     async with served(route("POST", "/x", handler)) as front:
         answer = await front.raw(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")

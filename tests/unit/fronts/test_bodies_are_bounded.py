@@ -12,6 +12,9 @@ from adapter.errors import StartError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import rules_of
+from adapter.settings import read_group
+from adapter.settings.capacity import memory_bytes
+from adapter.settings.fronts import HttpSettings
 
 
 @pytest.mark.parametrize("levels", [1025, 250_000])
@@ -66,3 +69,8 @@ def test_a_restricted_api_that_is_none_ends_the_start_and_shows_no_value(text: s
     with pytest.raises(StartError) as refused:
         rules_of(text)
     assert "s3cret" not in str(refused.value)
+
+
+def test_bodies_have_a_quarter_of_the_containers_memory() -> None:
+    assert read_group(HttpSettings, {}).bodies_bytes == memory_bytes() // 4
+    assert read_group(HttpSettings, {"HTTP_BODIES_BYTES": "1Mi"}).bodies_bytes == 2**20

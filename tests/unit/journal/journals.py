@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from adapter.journal.file import Found, read
-from adapter.journal.journal import Journal
+from adapter.journal import Found, Journal, read
 from adapter.records import Content, Record
 
 BOOT = "boot-1"

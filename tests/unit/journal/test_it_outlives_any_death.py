@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.journal.file import NoJournal
+from adapter.journal import NoJournal
 from tests.unit.journal.journals import Rig, a_record
 
 

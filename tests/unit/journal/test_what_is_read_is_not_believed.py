@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
 import stat
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, line_of
+from adapter.journal import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, line_of
 from adapter.records import Crashes
-from adapter.volume import boot
-from adapter.volume.boot import boot_id, boot_seconds
 from tests.unit.journal.journals import BOOT, Rig, a_record
 
 GOOD = json.loads(line_of(a_record("m")))
@@ -185,35 +180,3 @@ async def test_the_largest_file_that_is_read_takes_bounded_memory(rig: Rig, kind
 
     assert len(found.records) == (0 if "line" in kind else MAX_ENTRIES)
     assert peak < 160 << 20, f"{peak >> 20} MiB"
-
-
-async def test_a_file_that_may_not_be_read_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.write(GOOD)
-
-    def refuse(*_: object, **__: object) -> int:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("adapter.volume.trees.os.open", refuse)
-        with pytest.raises(JournalProblem, match="it cannot be read: Permission denied"):
-            rig.found()
-
-
-def test_the_boot_of_the_kernel_is_the_same_for_every_process() -> None:
-    code = "from adapter.volume.boot import boot_id, boot_seconds; print(boot_id(), boot_seconds())"
-    before = boot_seconds()
-    name, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-
-    assert name == boot_id() and len(name) == 36
-    assert before <= float(seconds) <= boot_seconds()
-
-
-def test_a_kernel_that_does_not_tell_its_boot_makes_each_process_one_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(boot, "_BOOT_ID", tmp_path / "nothing")
-    found = []
-    for _ in range(2):
-        boot.boot_id.cache_clear()
-        found += [boot.boot_id(), boot.boot_id()]
-    boot.boot_id.cache_clear()
-
-    assert found[0] == found[1] != found[2] == found[3]

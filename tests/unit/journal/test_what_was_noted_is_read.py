@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
-import tracemalloc
 
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.journal.file import line_of
-from adapter.journal.journal import SLACK_BYTES
+from adapter.journal import SLACK_BYTES, line_of
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Named
+from adapter.model import MAX_NAME_BYTES, Named
 from adapter.records import Content, Crashes, Digests, Needed, Sized
 from tests.builders import a_listing, a_spec
 from tests.fakes.memory import UntoldMemory
@@ -40,21 +38,6 @@ async def test_a_later_process_reads_what_was_noted(rig: Rig) -> None:
     assert later.needed == {"memory": needed} == journal.needed
     assert later.digests.of_spec(a_spec()) == journal.digests.of_spec(a_spec())
     assert rig.trash == []
-
-
-async def test_what_a_front_calls_a_model_is_kept_at_any_length(rig: Rig) -> None:
-    """Also where each letter takes six bytes in the file."""
-    journal = rig.start()
-    records = {
-        "a": a_record("a", named=Named("a b%?é", "/opt/ml/models/a/../a/model")),
-        "long": a_record("long", named=Named("\x7f" * MAX_NAME_BYTES, "\x7f" * MAX_URL_BYTES)),
-        "wide": a_record("wide", named=Named("é" * (MAX_NAME_BYTES // 2), "\U0001f600" * (MAX_URL_BYTES // 4))),
-    }
-    for record in records.values():
-        journal.note(record)
-    await journal.written()
-
-    assert rig.start().records == records
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a\0", "a\n", "\ud800", "é" * (MAX_NAME_BYTES // 2 + 1)])
@@ -119,26 +102,6 @@ async def test_two_thousand_ids_and_twenty_thousand_notes_stay_within_twice_what
     assert [record.size_bytes for record in rig.found().records.values()] == list(range(18_000, 20_000))
 
 
-async def test_memory_is_bounded_by_the_ids_and_not_by_the_notes(rig: Rig) -> None:
-    """Even where nothing is written meanwhile: this loop gives nobody else a turn for long."""
-    journal = rig.start()
-
-    async def note(rounds: int) -> int:
-        for number in range(rounds):
-            for model_id in range(100):
-                journal.note(a_record(f"model-{model_id}", size_bytes=number))
-        await journal.written()
-        return tracemalloc.get_traced_memory()[0]
-
-    tracemalloc.start()
-    try:
-        few, many = await note(10), await note(200)
-    finally:
-        tracemalloc.stop()
-
-    assert many < few + 100 * 4_096
-
-
 async def test_long_and_strange_texts_are_kept_as_far_as_they_are_for_people(rig: Rig) -> None:
     """The id is what everything hangs on: all of it is kept."""
     ids = ["ä" * 127, "\x01" * 255, "\U0001f600" * 63, 'a b\n{}"\\\x7f\x85\u2028', " "]
@@ -152,18 +115,6 @@ async def test_long_and_strange_texts_are_kept_as_far_as_they_are_for_people(rig
     assert rig.path.read_bytes().isascii()
     assert rig.path.read_text().isprintable() is False  # newlines
     assert all(line.isprintable() for line in rig.path.read_text().split("\n"))
-
-
-async def test_a_journal_that_is_closed_has_written_all_and_takes_no_more(rig: Rig) -> None:
-    journal = rig.start()
-    for number in range(1_000):
-        journal.note(a_record(f"m{number}"))
-    journal.close()
-    journal.note(a_record("late"))
-    await journal.written()
-    journal.close()
-
-    assert len(rig.found().records) == 1_000
 
 
 async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
@@ -186,23 +137,3 @@ async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
     for secret in ("pa55word", "5ecret5ig", "deadbeefcafe", "wJalrXUtnFEMI"):
         assert secret not in text
     assert Digests(b"").of_spec(spec) not in text
-
-
-async def test_the_registrys_states_are_all_ones_that_a_reader_takes(rig: Rig) -> None:
-    """Through a life of a model: each state is read as it was noted, and of one that is absent nothing is left."""
-    journal = rig.start()
-    registry = Registry(journal, UntoldMemory())
-    model = Model("a", asked=a_spec("p", model_id="a"))
-    registry.move(model, State.PULLING)
-    await journal.written()
-    assert rig.found().records == {}, "there is nothing in Triton to take over"
-    for state in (
-        State.LOADING, State.LOADED, State.LOST, State.LOADING, State.UNLOADING, State.FAILED, State.UNLOADING,
-    ):  # fmt: skip
-        registry.move(model, state)
-        await journal.written()
-        assert rig.found().records["a"].state == model.state.value
-    registry.move(model, State.ABSENT)
-    await journal.written()
-
-    assert rig.found().records == {}

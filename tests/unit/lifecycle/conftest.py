@@ -12,8 +12,6 @@ from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from tests.fakes.world import World, ports
 
-MIB = 1024 * 1024
-
 
 @pytest.fixture
 def capacity() -> CapacitySettings:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from adapter.errors import AdapterError, NoCapacity, ServerError, ServerUnavailable, SourceUnavailable
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.states import State
-from adapter.settings.capacity import CapacitySettings
 from adapter.units import show_bytes
-from tests.builders import a_spec
 from tests.fakes.world import World
 from tests.unit.lifecycle.fronts import CAPACITY_BYTES, FIT, MIB, SIZE_BYTES, a_front_model, fill
 
@@ -51,15 +47,6 @@ async def test_loads_that_come_at_once_never_have_more_than_the_capacity(lifecyc
     )
 
 
-async def test_there_is_no_reserve_of_modelmeshs(lifecycle: RuntimeLifecycle, world: World, capacity: CapacitySettings) -> None:
-    """ModelMesh's own models may have less: it keeps a reserve for unloads."""
-    whole = a_front_model(world, "whole", mib=CAPACITY_BYTES // MIB * 4 // 5)
-    assert (await lifecycle.load_new(whole)).size_bytes > capacity.usable_bytes
-    await lifecycle.unload(whole.model_id)
-    with pytest.raises(NoCapacity, match=r"does not fit: 900 MiB .* = 1125 MiB .*, but the capacity is 1024 MiB"):
-        await lifecycle.load_new(a_front_model(world, "larger", mib=900))
-
-
 async def test_what_is_being_unloaded_counts_until_it_is_free(lifecycle: RuntimeLifecycle, world: World) -> None:
     first, *_ = await fill(lifecycle, world, FIT)
     world.hold("unload")
@@ -74,38 +61,6 @@ async def test_what_is_being_unloaded_counts_until_it_is_free(lifecycle: Runtime
     await lifecycle.load_new(a_front_model(world, "new"))
     with pytest.raises(NoCapacity):
         await lifecycle.load_new(first)
-
-
-async def test_what_could_not_be_unloaded_counts_until_somebody_finishes_it(lifecycle: RuntimeLifecycle, world: World) -> None:
-    first, *_ = await fill(lifecycle, world, FIT)
-    world.fail("unload", ServerError("Triton does not take it"))
-    with pytest.raises(ServerError):
-        await lifecycle.unload(first.model_id)
-
-    with pytest.raises(NoCapacity):
-        await lifecycle.load_new(a_front_model(world, "new"))
-
-    await lifecycle.load_new(first)
-    assert world.memory[first.model_id] == "READY"
-    with pytest.raises(NoCapacity):
-        await lifecycle.load_new(a_front_model(world, "new"))
-
-
-async def test_what_triton_has_lost_counts_for_it_is_loaded_again(lifecycle: RuntimeLifecycle, world: World) -> None:
-    watch = world.chaos = Watch(world)
-    await fill(lifecycle, world, FIT)
-    world.kill_triton()
-    world.start_triton()
-    loads = [asyncio.create_task(lifecycle.load_new(a_front_model(world, f"new{number}"))) for number in range(4)]
-    await asyncio.sleep(0.1)
-    assert any(model.state is State.LOST for model in lifecycle.registry)
-
-    answers = await asyncio.gather(*loads, return_exceptions=True)
-    await asyncio.sleep(60)
-
-    assert all(isinstance(answer, NoCapacity) for answer in answers)
-    assert [model.is_serving for model in lifecycle.known()] == [True] * FIT
-    assert watch.most <= CAPACITY_BYTES
 
 
 async def test_a_model_that_is_larger_than_it_was_booked_is_looked_at_again_and_undone(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -126,55 +81,6 @@ async def test_a_model_that_is_larger_than_it_was_booked_is_looked_at_again_and_
         await lifecycle.load_new(a_front_model(world, name))
     with pytest.raises(NoCapacity):
         await lifecycle.load_new(a_front_model(world, "c"))
-
-
-async def test_loads_of_modelmesh_count_from_the_moment_in_which_their_size_is_known(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """They are not refused for a front's: ModelMesh counts for itself."""
-    specs = await fill(lifecycle, world, FIT - 1)
-    world.add("models/mesh", size_bytes=100 * MIB, etag="mesh")
-    world.hold("load")
-    load = asyncio.create_task(lifecycle.load(a_spec("models/mesh", model_id="mesh")))
-    world.hold("fetch")
-    await world.until_held("fetch")
-
-    with pytest.raises(NoCapacity, match="of 8 other models"):
-        await lifecycle.load_new(a_front_model(world, "new"))
-    world.let_go("fetch")
-    world.let_go("load")
-    await load
-
-    await lifecycle.unload(specs[0].model_id)
-    await lifecycle.load_new(specs[0])
-    world.add("models/mesh2", size_bytes=100 * MIB, etag="mesh2")
-    await lifecycle.load(a_spec("models/mesh2", model_id="mesh2"))
-
-
-async def test_what_an_earlier_process_has_left_counts_until_it_is_taken_down(
-    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    """Also a load that it was in the middle of: the journal knows what was booked for it."""
-    await fill(lifecycle, world, FIT - 1)
-    world.load_seconds = 50
-    load = asyncio.create_task(lifecycle.load_new(a_front_model(world, "half")))
-    await asyncio.sleep(1)
-    records = dict(world.records)
-    later = make()
-    await lifecycle.close()
-    load.cancel()
-    world.records = records
-    later.start()
-    await asyncio.sleep(0.1)
-    assert {model.state for model in later.registry if model.model_id == "id-half"} <= {State.FAILED, State.UNLOADING}
-
-    with pytest.raises(NoCapacity, match="1 of them not freed yet"):
-        await later.load_new(a_front_model(world, "new"))
-    half = later.find("half")
-    assert half is not None
-    assert half.is_going
-    await later.unload("id-half")
-    world.load_seconds = 1
-
-    await later.load_new(a_front_model(world, "new"))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from adapter.lifecycle.looks import Finding, findings
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import Finding, findings
 from adapter.model import Placed, ServerModel
 from adapter.records import Content, Record
 

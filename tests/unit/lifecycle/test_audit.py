@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import ServerError
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.looks import COMPARE_SECONDS
+from adapter.lifecycle.looks import LOOK_SECONDS
 from adapter.lifecycle.reconciler import Step
-from adapter.model import Layout, ServerModel
+from adapter.model import Layout
 from adapter.telemetry.metrics import INVENTORY_DRIFT
 from tests.builders import a_spec
-from tests.fakes.world import FakeServer, World
+from tests.fakes.world import World
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
 AGREED = {"lost": 0, "not_serving": 0, "no_folder": 0, "unknown": 0}
-LOOKED = COMPARE_SECONDS + 5
+LOOKED = LOOK_SECONDS + 5
 """After so many seconds a look has been made, whenever the last one was."""
 
 
@@ -55,17 +55,6 @@ async def test_all_kinds_are_there_from_the_start(make: Callable[[], RuntimeLife
     make()
 
     assert told() == AGREED
-
-
-async def test_loaded_models_agree(make: Callable[[], RuntimeLifecycle], world: World, logged: Callable[[], list[str]]) -> None:
-    lifecycle = await started(make)
-    await lifecycle.load(A)
-    looks = world.trace.count("index")
-    await asyncio.sleep(LOOKED)
-
-    assert world.trace.count("index") > looks
-    assert told() == AGREED
-    assert logged() == []
 
 
 async def drifted(world: World, kind: str) -> None:
@@ -114,20 +103,6 @@ async def test_a_trouble_that_has_gone_is_soon_forgotten(
     assert logged() == ["inventory.drift", "inventory.agrees"]
 
 
-async def test_what_is_found_at_a_take_over_is_told_at_once(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    world.placed["_triton_models"] = Layout({})  # a reserved name, which is no model
-    world.placed["a"] = Layout({})
-    world.memory["a"] = "READY"
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(0.1)
-    world.memory["a"] = "UNAVAILABLE"
-    lifecycle._reconciler.begin(Step.COMPARE)  # as a return of Triton does
-    await asyncio.sleep(0.1)
-
-    assert told() == AGREED | {"not_serving": 1}
-
-
 async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], RuntimeLifecycle], world: World) -> None:
     lifecycle = await started(make)
     await lifecycle.load(A)
@@ -136,7 +111,7 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
     await lifecycle.status()
     world.memory.clear()
     world.trace.clear()
-    lifecycle._reconciler.begin(Step.COMPARE)
+    lifecycle._reconciler.begin(Step.LOOK)
     await asyncio.sleep(2 * LOOKED)
     assert "index" not in world.trace
     world.let_go("purge")
@@ -144,37 +119,6 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
 
     assert told() == AGREED
     assert "index" in world.trace
-
-
-async def test_a_look_during_which_something_happens_is_made_again(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    """Otherwise a model that was just unloaded would be missing, or one that was just loaded unknown."""
-    lifecycle = await started(make)
-    await lifecycle.load(A)
-    world.hold("inventory")
-    lifecycle._reconciler.begin(Step.COMPARE)
-    await world.until_held("inventory")
-    await lifecycle.unload("a")
-    world.let_go("inventory")
-    await asyncio.sleep(0.1)
-    assert told() == AGREED
-    looks = world.trace.count("index")
-    await asyncio.sleep(LOOKED)
-
-    assert world.trace.count("index") > looks
-    assert told() == AGREED
-
-
-async def test_a_model_with_something_under_way_is_not_judged(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    lifecycle = await started(make)
-    world.hold("load")
-    load = asyncio.create_task(lifecycle.load(A))
-    await world.until_held("load")
-    lifecycle._reconciler.begin(Step.COMPARE)
-    await asyncio.sleep(LOOKED)
-
-    assert told() == AGREED
-    world.let_go("load")
-    await load
 
 
 @pytest.mark.parametrize("failure", [ServerError("Triton cannot list its folder"), RuntimeError("?")])
@@ -187,46 +131,3 @@ async def test_a_look_that_fails_is_not_the_last_one(failure: Exception, make: C
     await asyncio.sleep(3 * LOOKED)
 
     assert told()["not_serving"] == 1
-
-
-async def test_it_can_wait_for_its_look(make: Callable[[], RuntimeLifecycle], world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow index is the server's to spare, and no audit needs its answer soon."""
-    index, asked = FakeServer.index, list[bool]()
-
-    async def noted(server: FakeServer, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
-        asked.append(can_wait)
-        return await index(server, model_ids, can_wait=can_wait)
-
-    lifecycle = await started(make)
-    monkeypatch.setattr(FakeServer, "index", noted)
-    await lifecycle.load(A)
-    world.memory["a"] = "UNAVAILABLE"
-    await asyncio.sleep(LOOKED)
-
-    assert set(asked) == {True}
-    assert told()["not_serving"] == 1
-
-
-async def test_without_a_reason_nobody_is_asked_while_something_is_under_way(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    """The index costs inference its lock: a load has better use for the machine."""
-    lifecycle = await started(make)
-    await asyncio.sleep(1)
-    world.hold("fetch")
-    load = asyncio.create_task(lifecycle.load(A))
-    await world.until_held("fetch")
-    looks = world.trace.count("index")
-    await asyncio.sleep(20)  # of the load's budget
-    world.let_go("fetch")
-    await load
-
-    assert world.trace.count("index") == looks
-
-
-async def test_a_triton_that_is_away_is_not_asked(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    await started(make)
-    await asyncio.sleep(1)
-    world.problem = "Triton does not answer"
-    world.trace.clear()
-    await asyncio.sleep(2 * LOOKED)
-
-    assert "index" not in world.trace

@@ -6,18 +6,15 @@ from unittest import mock
 import pytest
 
 from adapter.errors import CrashesTriton, ServerDied, ServerUnavailable
-from adapter.lifecycle.facts import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, Facts
+from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS, Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.states import State
 from adapter.records import Content, Crashes
 from tests.builders import a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.fakes.world import World, ports
-from tests.unit.lifecycle.test_restoring import Outcomes, loaded, sent, state_of
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
-B = a_spec("models/a", model_id="b", model_type="onnx")
 
 
 async def crashed(lifecycle: RuntimeLifecycle, times: int) -> None:
@@ -121,23 +118,6 @@ def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
     assert counts.count_death("crash") == 1
 
 
-def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> None:
-    now = 0.0
-    world = World()
-    journal = ports(world).journal
-    journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
-    counts = Facts(mock.Mock(), mock.Mock(), journal, UntoldMemory())
-
-    for number in range(MOST_CONTENTS + 10):
-        now = float(number)
-        counts.count_death(f"crash{number}")
-    assert list(world.crashes) == [f"crash{number}" for number in range(10, MOST_CONTENTS + 10)]
-
-    now = REMEMBERED_SECONDS + MOST_CONTENTS
-    counts.count_death("crash")
-    assert list(world.crashes) == [f"crash{number}" for number in range(MOST_CONTENTS + 1, MOST_CONTENTS + 10)] + ["crash"]
-
-
 def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
     """Whoever can write the volume can write such a line; it would ban a content for ever."""
     world = World()
@@ -149,38 +129,3 @@ def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
 
 
 # ---- in a restore
-
-
-async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """It serves under this id, and has killed Triton under another one."""
-    await lifecycle.load(B)
-    counts = Facts(mock.Mock(), mock.Mock(), ports(world).journal, UntoldMemory())
-    for _ in range(MOST_CRASHES):
-        counts.count_death(world.records["b"].content.crash)
-    world.trace.clear()
-
-    world.restart_triton()
-    await asyncio.sleep(6)
-
-    assert sent(world) == []
-    assert state_of(lifecycle, "b") is State.ABSENT
-
-
-async def test_a_model_that_kills_triton_in_its_restore_becomes_absent_and_the_others_come_back(
-    lifecycle: RuntimeLifecycle, world: World
-) -> None:
-    outcomes = Outcomes()
-    await loaded(lifecycle, world, 6)
-    world.deadly.add("e0")
-
-    world.restart_triton()
-    await asyncio.sleep(30)
-
-    assert state_of(lifecycle, "m0") is State.ABSENT
-    absent = [f"m{number}" for number in range(6) if state_of(lifecycle, f"m{number}") is State.ABSENT]
-    assert set(world.memory) == {f"m{number}" for number in range(6)} - set(absent)
-    assert len(absent) <= 2, "those that were in Triton at that moment"
-    assert sent(world).count("m0") == 1
-    assert outcomes.new["crashed"] == len(absent)
-    assert lifecycle.notice() is None
-    assert world.crashes

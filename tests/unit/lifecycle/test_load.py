@@ -7,17 +7,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import (
-    BudgetExceeded,
     InvalidRequest,
     ModelRefused,
     SourceChanged,
-    SourceNotFound,
     SourceUnavailable,
 )
 from adapter.lifecycle.fetching import LOOK_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
-from adapter.model import RESERVED_IDS, SourceFile
+from adapter.model import RESERVED_IDS
 from adapter.settings.capacity import CapacitySettings
 from adapter.settings.kinds import AUTO
 from tests.builders import a_spec
@@ -73,18 +71,6 @@ async def test_content_without_a_version_is_never_equal(lifecycle: RuntimeLifecy
     assert [step for step in world.trace if step in ("unload a", "load a")] == ["unload a", "load a"]
 
 
-async def test_changed_content_is_unloaded_before_it_is_loaded(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Never reload in place: Triton would hold both copies."""
-    await lifecycle.load(A)
-    world.add("models/a", etag="e2", size_bytes=2_000_000)
-    world.trace.clear()
-
-    loaded = await lifecycle.load(A)
-
-    assert loaded.size_bytes == 2_500_000
-    assert [step for step in world.trace if step in ("unload a", "load a")] == ["unload a", "load a"]
-
-
 async def test_a_ready_model_counts_as_equal_while_storage_cannot_be_asked(lifecycle: RuntimeLifecycle, world: World) -> None:
     await lifecycle.load(A)
     world.fail("open", SourceUnavailable("storage is away"))
@@ -106,67 +92,12 @@ async def test_a_ready_model_counts_as_equal_while_storage_hangs(lifecycle: Runt
     assert world.memory == {"a": "READY"}
 
 
-@pytest.mark.parametrize(
-    ("point", "error"),
-    [
-        ("open", SourceNotFound("nothing there")),
-        ("fetch", SourceUnavailable("storage is away")),
-        ("place", OSError("disk")),
-        ("load", ModelRefused("bad model")),
-    ],
-)
-async def test_a_failed_load_leaves_nothing(lifecycle: RuntimeLifecycle, world: World, point: str, error: Exception) -> None:
-    """The unload that follows may never come: the load itself cleans up, and can be tried again."""
-    world.fail(point, error)
-
-    with pytest.raises(Exception) as raised:
-        await lifecycle.load(A)
-
-    assert raised.value.model_id == "a"
-    assert raised.value.phases
-    assert world.is_empty
-    assert len(lifecycle.registry) == 0
-    await lifecycle.load(A)
-
-
-async def test_a_defect_is_told_without_its_text(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """An exception of ours may hold anything; the caller gets a fixed text."""
-    world.fail("fetch", RuntimeError("secret_access_key=hunter2"))
-
-    with pytest.raises(Exception, match="internal error of the adapter") as raised:
-        await lifecycle.load(A)
-
-    assert "hunter2" not in str(raised.value)
-
-
 async def test_an_object_replaced_during_the_pull_starts_it_again(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.fail("fetch", SourceChanged("replaced"), times=2)
 
     await lifecycle.load(A)
 
     assert world.trace.count("open a") == 3
-
-
-async def test_an_object_that_keeps_changing_is_an_error(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.fail("fetch", SourceChanged("replaced"), times=3)
-
-    with pytest.raises(SourceChanged):
-        await lifecycle.load(A)
-
-    assert world.is_empty
-
-
-async def test_each_caller_has_its_own_budget(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """A caller that came later still gets the model after the first has given up."""
-    world.hold("fetch")
-    first = asyncio.create_task(lifecycle.load(A))
-    await asyncio.sleep(60)
-    second = asyncio.create_task(lifecycle.load(A))
-    with pytest.raises(BudgetExceeded):
-        await first
-    world.let_go("fetch")
-
-    assert (await second).size_bytes == 1_250_000
 
 
 async def test_a_slow_undo_does_not_keep_the_answer(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -200,28 +131,3 @@ async def test_a_load_that_succeeds_proves_that_modelmesh_is_there(lifecycle: Ru
     await lifecycle.load(A)
 
     assert lifecycle.readiness() is None
-
-
-async def test_a_refusal_ends_in_what_the_layout_knows(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Triton's cause comes first."""
-    world.objects["models/p"] = (SourceFile("model.pt", 10, "e1"),)
-    world.fail("load", ModelRefused("model configuration must contain at least one input"))
-
-    with pytest.raises(ModelRefused) as refused:
-        await lifecycle.load(a_spec("models/p", model_id="p", model_type="pytorch"))
-
-    hint = "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
-    assert refused.value.text == f"model configuration must contain at least one input; {hint}"
-
-
-async def test_a_model_that_cannot_be_asked_is_loaded_and_told_once(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """However often its files change during the pull."""
-    world.objects["models/v"] = (SourceFile("model.json", 10, "e1"),)
-    world.fail("fetch", SourceChanged("replaced"), times=2)
-
-    with capture_logs() as logs:
-        await lifecycle.load(a_spec("models/v", model_id="v", model_type="vllm", allow_decoupled=True))
-
-    (entry,) = [entry for entry in logs if entry["event"] == "model.warning"]
-    assert (entry["model_id"], entry["log_level"]) == ("v", "warning")
-    assert entry["warning"].startswith("the model is decoupled: it may answer")

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import AdapterError, InvalidModel, NoCapacity, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.lifecycle import fetching
+from adapter.errors import AdapterError, InvalidModel, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.lifecycle.facts import UNFIT_BYTES
 from adapter.lifecycle.fetching import MOST_LOOKS, PREDICT_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
@@ -132,21 +131,6 @@ async def test_of_a_part_of_a_listing_all_that_was_seen_counts(lifecycle: Runtim
     assert await lifecycle.predict(A) == 250 * MIB
 
 
-async def test_a_defect_of_ours_is_logged_and_predicts_the_default(
-    lifecycle: RuntimeLifecycle, monkeypatch: pytest.MonkeyPatch, logged: list[str]
-) -> None:
-    monkeypatch.setattr(fetching, "served_bytes", lambda *_: 1 // 0)
-    assert await lifecycle.predict(A) == 1_250_000
-    assert logged == ["prediction.crashed"]
-
-
-@pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    events: list[str] = []
-    monkeypatch.setattr(fetching.log, "exception", lambda event, **_: events.append(event))
-    return events
-
-
 # ---- one deadline
 
 
@@ -178,62 +162,4 @@ async def test_a_look_that_cannot_be_cancelled_costs_no_more(lifecycle: RuntimeL
     assert await lifecycle.predict(A) == 1_250_000
 
 
-async def test_a_prediction_that_is_cancelled_asks_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
-    world.hold("survey")
-    call = asyncio.create_task(lifecycle.predict(A))
-    await world.until_held("survey")
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    world.let_go("survey")
-    assert await lifecycle.predict(A) == 1_250_000
-
-
 # ---- a model that takes more than there is
-
-
-@pytest.mark.looptime
-async def test_it_is_refused_unpulled_while_the_listing_is_the_same_and_tried_anew_when_it_is_another(
-    lifecycle: RuntimeLifecycle, world: World
-) -> None:
-    world.reported = 2048 * MIB
-    with pytest.raises(NoCapacity):
-        await lifecycle.load(A)
-    world.trace.clear()
-
-    with pytest.raises(NoCapacity, match="when it was loaded last"):
-        await lifecycle.load(A)
-    assert "fetch" not in world.trace and "load a" not in world.trace
-
-    world.add("models/a", etag="e2")
-    world.reported = 50 * MIB
-    assert await lifecycle.predict(A) == 1_250_000
-    assert (await lifecycle.load(A)).size_bytes == 50 * MIB
-
-
-@pytest.mark.looptime
-async def test_a_given_size_does_not_help_a_model_that_takes_more_than_there_is(lifecycle: RuntimeLifecycle, world: World) -> None:
-    given = a_spec("models/a", model_id="a", model_type="onnx", size_hint_bytes=5 * MIB)
-    world.reported = 2048 * MIB
-    assert await lifecycle.predict(given) == 5 * MIB
-    with pytest.raises(NoCapacity):
-        await lifecycle.load(given)
-    assert await lifecycle.predict(given) == UNFIT_BYTES
-
-    world.add("models/a", etag="e2")
-    assert await lifecycle.predict(given) == 5 * MIB
-
-
-@pytest.mark.looptime
-async def test_an_equal_load_that_brings_back_too_large_a_model_is_refused(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """The call finds the model lost itself, and sends it again."""
-    await lifecycle.load(A)
-    world.reported = 2048 * MIB
-    world.kill_triton()
-    load = asyncio.create_task(lifecycle.load(A))
-    await asyncio.sleep(1)
-    world.start_triton()
-
-    with pytest.raises(NoCapacity):
-        await load
-    assert world.is_empty and world.violations == []

@@ -49,6 +49,15 @@ def of(content: Content | None, size_bytes: int = 0) -> Model:
     return Model("a", content=content, size_bytes=size_bytes)
 
 
+def measured(sizes: Facts, spec: ModelSpec, file_bytes: int, reported_bytes: int, of: Content | None = None) -> int:
+    """The size of a model that is admitted, and then loaded."""
+    model = Model("a", asked=spec, content=of or content(spec))
+    assert model.content is not None
+    sizes.admit(model, spec, file_bytes, model.content)
+    sizes.measured(model, reported_bytes)
+    return model.size_bytes
+
+
 def from_files(sizes: Facts, file_bytes: int, *, is_sure: bool) -> int:
     """What is predicted of files."""
     return sizes.predicted(sizes.from_files(file_bytes), is_sure=is_sure)
@@ -104,7 +113,7 @@ def test_what_nobody_is_sure_of_never_says_that_a_model_cannot_fit(sizes: Facts,
 
 
 def test_a_given_size_beats_everything_that_fits(sizes: Facts) -> None:
-    assert sizes.given(GIVEN) == sizes.measured(of(content(GIVEN)), GIVEN, 12_000, 7) == 500 * MIB
+    assert sizes.given(GIVEN) == measured(sizes, GIVEN, 12_000, 7) == 500 * MIB
     assert sizes.given(a_spec("p", size_hint_bytes=2048 * MIB)) == UNFIT_BYTES
     with pytest.raises(NoCapacity, match="given as 2048 MiB"):
         sizes.admit(of(None), a_spec("p", size_hint_bytes=2048 * MIB), 1, content())
@@ -116,10 +125,10 @@ def test_disk_size_is_file_bytes(sizes: Facts) -> None:
 
 
 def test_a_measured_size_is_remembered_for_what_is_asked_under_any_id(sizes: Facts) -> None:
-    sizes.measured(of(content()), A, 1_000_000, 33 * MIB)
+    measured(sizes, A, 1_000_000, 33 * MIB)
     assert sizes.blind(a_spec("models/a", model_id="other", model_type="onnx")) == 33 * MIB
-    assert sizes.blind(a_spec("models/b", model_id="a", model_type="onnx")) is None
-    assert sizes.blind(a_spec("models/a", model_id="a", model_type="onnx", storage_key="other")) is None
+    assert sizes.blind(a_spec("models/b", model_id="a", model_type="onnx")) == sizes.default_bytes
+    assert sizes.blind(a_spec("models/a", model_id="a", model_type="onnx", storage_key="other")) == sizes.default_bytes
 
 
 def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(sizes: Facts) -> None:
@@ -132,9 +141,7 @@ def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(si
 
 def test_what_was_seen_counts_more_than_a_smaller_size_that_was_given(sizes: Facts) -> None:
     sizes.remember(content(GIVEN), 600 * MIB, "measured", "python")
-    model = of(content(GIVEN))
-    sizes.admit(model, GIVEN, 12_000, content(GIVEN))
-    assert sizes.given(GIVEN) == model.size_bytes == sizes.measured(model, GIVEN, 12_000, 0) == 600 * MIB
+    assert sizes.given(GIVEN) == measured(sizes, GIVEN, 12_000, 0) == 600 * MIB
 
     sizes.remember(content(GIVEN, etag="e2"), 400 * MIB, "measured", "python")
     assert sizes.given(GIVEN) == 500 * MIB
@@ -151,11 +158,9 @@ def test_a_prediction_is_never_below_what_was_measured(sizes: Facts) -> None:
 
 
 def test_what_was_measured_counts_more_than_larger_files(sizes: Facts) -> None:
-    model = of(content())
     sizes.remember(content(), 40 * MIB, "measured")
-    sizes.admit(model, A, 200 * MIB, content())
-    assert model.size_bytes == sizes.measured(model, A, 200 * MIB, 0) == sizes.blind(A) == 40 * MIB
-    assert sizes.is_final(model)
+    assert measured(sizes, A, 200 * MIB, 0) == sizes.blind(A) == 40 * MIB
+    assert sizes.is_final(of(content()))
 
 
 def test_python_models_are_predicted_by_their_median_once_five_were_measured(sizes: Facts) -> None:
@@ -179,7 +184,7 @@ def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Fa
     """Loaded, measured and refused; then refused unmeasured, for as long as the listing is the same."""
     for spec in (A, GIVEN):
         with pytest.raises(NoCapacity) as refused:
-            sizes.measured(of(content(spec)), spec, 1_000_000, 2048 * MIB)
+            measured(sizes, spec, 1_000_000, 2048 * MIB)
         assert refused.value.text == (
             "model does not fit and is unloaded again: Triton's backend reports 2048 MiB (2147483648 bytes), but the usable capacity "
             "is 1014 MiB (1063010304 bytes) (capacity 1024 MiB (1073741824 bytes) less ModelMesh's reserve for unloads)"
@@ -188,21 +193,23 @@ def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Fa
             sizes.admit(of(None), spec, 1_000_000, content(spec))
         sizes.admit(of(None), spec, 1_000_000, content(spec, etag="e2"))
     assert sizes.given(GIVEN) is None, "storage must tell whether it is the same"
-    assert (sizes.blind(GIVEN), sizes.blind(A)) == (500 * MIB, None)
+    assert (sizes.blind(GIVEN), sizes.blind(A)) == (500 * MIB, sizes.default_bytes)
 
 
 def test_what_has_no_version_is_tried_anew(sizes: Facts) -> None:
     """An equal listing proves nothing then; a prediction goes by it all the same, and is not sure."""
     with pytest.raises(NoCapacity):
-        sizes.measured(of(content(etag="")), A, 1_000_000, 2048 * MIB)
+        measured(sizes, A, 1_000_000, 2048 * MIB, content(etag=""))
     sizes.admit(of(None), A, 1_000_000, content(etag=""))
     assert sizes.predicted(2048 * MIB) > UNFIT_BYTES
 
 
 def test_a_model_that_is_loaded_again_keeps_the_size_that_modelmesh_was_told(sizes: Facts) -> None:
-    assert sizes.restored(of(content(), 33 * MIB), 44 * MIB) == 33 * MIB
+    model = Model("a", asked=A, content=content(), size_bytes=33 * MIB, confirmed=1.0)
+    sizes.measured(model, 44 * MIB)
+    assert model.size_bytes == 33 * MIB
     with pytest.raises(NoCapacity, match="Triton's backend reports 2048 MiB"):
-        sizes.restored(of(content(), 33 * MIB), 2048 * MIB)
+        sizes.measured(model, 2048 * MIB)
 
 
 def test_a_model_that_nobody_measured_is_what_triton_reports_or_its_files_say(sizes: Facts) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from unittest import mock
 
 import pytest
@@ -13,6 +11,8 @@ import pytest
 from adapter.memory import devices
 from adapter.memory.devices import Device, asked, parsed
 from adapter.units import Endpoint
+from tests.fakes.hell import answering
+from tests.fakes.raw_server import Behaviour, Hell, Peer
 
 RECORDED = b"""# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
 # TYPE nv_inference_request_success counter
@@ -57,51 +57,33 @@ def test_more_gpus_than_any_machine_has_are_not_kept() -> None:
 
 
 @contextmanager
-def exporting(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[Endpoint]:
+def exporting(behaviour: Behaviour) -> Iterator[Endpoint]:
     """An exporter on loopback."""
-
-    class Exporter(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        def log_message(self, *_: object) -> None:
-            """Not to the output of the tests."""
-
-    with HTTPServer(("127.0.0.1", 0), Exporter) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield Endpoint(host="127.0.0.1", port=server.server_port)
-        finally:
-            server.shutdown()
-            thread.join()
+    with Hell(behaviour) as server:
+        yield Endpoint(host="127.0.0.1", port=server.port)
 
 
-def sends(body: bytes, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(status)
-        request.end_headers()
-        request.wfile.write(body)
-
-    return answer
-
-
-def rubbish(request: BaseHTTPRequestHandler) -> None:
+def rubbish(peer: Peer) -> None:
     """No answer of HTTP."""
-    request.wfile.write(b"rubbish\r\n")
+    peer.send(b"rubbish\r\n")
+    peer.hang_up()
 
 
 def test_an_exporter_is_asked() -> None:
-    with exporting(sends(RECORDED)) as endpoint:
+    with exporting(answering(200, body=RECORDED)) as endpoint:
         assert len(asked(endpoint)) == 2
 
 
 def test_an_exporter_that_misbehaves_tells_nothing() -> None:
-    with exporting(sends(RECORDED, 404)) as endpoint, pytest.raises(OSError, match="404"):
+    with exporting(answering(404, body=RECORDED)) as endpoint, pytest.raises(OSError, match="404"):
         asked(endpoint)
     with exporting(rubbish) as endpoint, pytest.raises(OSError, match="HTTP"):
         asked(endpoint)
-    with mock.patch.object(devices, "MAX_ANSWER_BYTES", 100), exporting(sends(RECORDED)) as endpoint, pytest.raises(OSError, match="101"):
+    with (
+        mock.patch.object(devices, "MAX_ANSWER_BYTES", 100),
+        exporting(answering(200, body=RECORDED)) as endpoint,
+        pytest.raises(OSError, match="101"),
+    ):
         asked(endpoint)
     with pytest.raises(OSError, match="refused"):
         asked(endpoint)

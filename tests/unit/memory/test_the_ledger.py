@@ -62,12 +62,6 @@ def test_a_load_alone_is_measured_at_the_next_look() -> None:
     assert rig.ledger.base_bytes == 40 * MIB
 
 
-def test_without_reports_nothing_is_waited_for() -> None:
-    rig = Rig()
-    rig.move("a", "pulling", "loading", "loaded")
-    assert not rig.ledger.is_unsettled("a")
-
-
 def test_two_at_once_stay_estimates_within_what_grew_and_are_measured_when_loaded_alone() -> None:
     rig = Rig()
     rig.look()
@@ -200,18 +194,6 @@ def test_gpus_count_once_their_metrics_are_new_enough() -> None:
     assert "a" not in rig.told
     rig.ledger.seen_devices(grown, rig.at + DEVICE_LAG_SECONDS)
     assert rig.size("a") == Measure(300, "measured", 0)
-
-
-def test_a_load_that_fails_is_nobodys_size() -> None:
-    rig = Rig()
-    rig.look()
-    rig.move("bad", "loading", mib=5)
-    rig.used += 30
-    rig.move("bad", "unloading", mib=5)
-    rig.used -= 30
-    rig.move("bad", "absent")
-    rig.look()
-    assert not rig.told and not rig.ledger.is_watching
 
 
 def test_another_triton_begins_anew() -> None:

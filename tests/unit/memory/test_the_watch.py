@@ -19,8 +19,10 @@ from adapter.records import Measure
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, Endpoint
+from tests.fakes.hell import answering
+from tests.fakes.raw_server import Peer
 from tests.fakes.world import FakeJournal, Process, World
-from tests.unit.memory.test_devices import exporting, sends
+from tests.unit.memory.test_devices import exporting
 
 
 class Rig:
@@ -183,10 +185,10 @@ async def test_a_kill_of_the_kernel_is_told_with_the_model_that_was_loading(tmp_
 async def beside_gpus(folder: Path, used: dict[str, int]) -> AsyncIterator[Rig]:
     """MiB of each GPU, as an exporter tells them; each has 1000."""
 
-    def answer(request: object) -> None:
+    def answer(peer: Peer) -> None:
         lines = [f'nv_gpu_memory_used_bytes{{gpu_uuid="{uuid}"}} {mib * MIB}\n' for uuid, mib in used.items()]
         lines += [f'nv_gpu_memory_total_bytes{{gpu_uuid="{uuid}"}} {1000 * MIB}\n' for uuid in used]
-        sends("".join(lines).encode())(request)  # type: ignore[arg-type] # what the server hands out
+        answering(200, body="".join(lines).encode())(peer)
 
     with exporting(answer) as endpoint:
         async with running(Rig(folder, endpoint)) as rig:

@@ -17,11 +17,6 @@ def load(model: str, begin: float, end: float) -> Change:
     return Change(model, begin, end)
 
 
-def test_a_load_that_is_alone_has_all_that_grew() -> None:
-    alone = load("a", 1.0, 2.0)
-    assert bounds(alone, [alone], [Sample(0.5, 100), Sample(1.5, 130), Sample(2.5, 150)]) == (50, 50)
-
-
 def test_without_a_sample_on_either_side_nothing_is_said() -> None:
     alone = load("a", 1.0, 2.0)
     assert bounds(alone, [alone], [Sample(0.5, 100), Sample(1.9, 150)]) is None
@@ -45,11 +40,6 @@ def test_a_known_neighbour_leaves_the_rest() -> None:
     """A python model is known by its own processes: what is left is the other one's."""
     known, other = Change("python", 1, 2, least=60, most=60), load("onnx", 1, 2)
     assert bounds(other, [known, other], [Sample(0, 0), Sample(3, 100)]) == (40, 40)
-
-
-def test_an_unload_at_the_same_time_widens_the_bounds_by_no_more_than_its_model() -> None:
-    leaving, coming = Change("old", 1, 2, least=-30, most=0), load("new", 1, 2)
-    assert bounds(coming, [leaving, coming], [Sample(0, 100), Sample(3, 150)]) == (50, 80)
 
 
 def test_what_cannot_be_told_stays_an_estimate_within_its_bounds() -> None:

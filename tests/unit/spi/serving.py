@@ -11,10 +11,12 @@ from adapter.model import RESERVED_IDS, ModelSpec
 from adapter.serving import LoadedModel
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
-from adapter.spi.listen import listen
+from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
 from tests.fakes.lifecycle import FakeLifecycle
+
+LOOPBACK = Endpoint(host="127.0.0.1", port=0)
 
 
 def capacity(**variables: str) -> CapacitySettings:
@@ -34,17 +36,18 @@ class ScriptedLifecycle(FakeLifecycle):
 
 
 @asynccontextmanager
-async def serving(what: FakeLifecycle | ModelRuntime) -> AsyncIterator[ModelRuntimeStub]:
-    """The SPI over this lifecycle, or these calls, asked through a real channel."""
-    runtime = what if isinstance(what, ModelRuntime) else ModelRuntime(lifecycle=what, capacity=capacity, reserved_ids=RESERVED_IDS)
-    server = await listen(
-        endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=runtime,
-        readiness=lambda: None,
-        reflection=False,
-    )
+async def listening(lifecycle: FakeLifecycle, endpoint: Endpoint = LOOPBACK, *, reflection: bool = False) -> AsyncIterator[SpiServer]:
+    """The SPI over this lifecycle."""
+    runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity, reserved_ids=RESERVED_IDS)
+    server = await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=reflection)
     try:
-        async with aio.insecure_channel(server.addresses[0]) as channel:
-            yield ModelRuntimeStub(channel)
+        yield server
     finally:
         await server.stop(0)
+
+
+@asynccontextmanager
+async def serving(lifecycle: FakeLifecycle) -> AsyncIterator[ModelRuntimeStub]:
+    """The same, asked through a real channel."""
+    async with listening(lifecycle) as server, aio.insecure_channel(server.addresses[0]) as channel:
+        yield ModelRuntimeStub(channel)

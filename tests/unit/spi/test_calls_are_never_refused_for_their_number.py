@@ -7,7 +7,6 @@ import resource
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,17 +17,13 @@ from grpc import aio
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
-from adapter.errors import ModelRefused
-from adapter.model import ModelSpec
-from adapter.serving import LoadedModel
-from adapter.spi.listen import MAX_MESSAGE_BYTES, SpiServer, listen
-from adapter.spi.servicer import ModelRuntime
+from adapter.spi.listen import MAX_MESSAGE_BYTES
 from adapter.units import Endpoint
-from tests.fakes.lifecycle import MODEL_PATH, SIZE_BYTES, FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.fault.conftest import until
 from tests.real import polls
 from tests.real.children import TOP
-from tests.unit.spi.serving import capacity, serving
+from tests.unit.spi.serving import LOOPBACK, listening, serving
 
 CALLS = 1000
 LONG_ENOUGH_SECONDS = 60
@@ -46,44 +41,6 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
 """
 
 
-class Patient(FakeLifecycle):
-    """Loads wait until all have come; every third one fails."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self._together = asyncio.Barrier(calls)
-
-    async def load(self, spec: ModelSpec) -> LoadedModel:
-        await self._together.wait()
-        if int(spec.model_id[1:]) % 3 == 0:
-            raise ModelRefused("no")
-        return await super().load(spec)
-
-
-async def started(endpoint: Endpoint, lifecycle: FakeLifecycle) -> SpiServer:
-    runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity, reserved_ids=frozenset())
-    return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=False)
-
-
-async def test_a_thousand_calls_at_once_are_all_answered_with_the_truth() -> None:
-    """Loads that are all under way together, predictions and unloads, over one connection as ModelMesh has it."""
-    lifecycle = Patient(CALLS)
-    async with serving(lifecycle) as runtime, asyncio.timeout(LONG_ENOUGH_SECONDS):
-        unloads = [runtime.unloadModel(pb.UnloadModelRequest(modelId=f"u{number}")) for number in range(CALLS)]
-        loads = [
-            runtime.loadModel(pb.LoadModelRequest(modelId=f"m{number}", modelPath=MODEL_PATH, modelKey="{}")) for number in range(CALLS)
-        ]
-        asked = [pb.PredictModelSizeRequest(modelId=f"p{number}", modelPath=MODEL_PATH, modelKey="{}") for number in range(CALLS)]
-        predictions = [runtime.predictModelSize(request) for request in asked]
-        codes = [await load.code() for load in loads]
-        assert {(await prediction).sizeInBytes for prediction in predictions} == {SIZE_BYTES}
-        assert Counter([await unload.code() for unload in unloads]) == {grpc.StatusCode.OK: CALLS}
-
-    assert codes == [grpc.StatusCode.OK if number % 3 else grpc.StatusCode.INTERNAL for number in range(CALLS)]
-    assert sorted(lifecycle.loaded) == sorted(f"m{number}" for number in range(CALLS) if number % 3)
-    assert Counter(lifecycle.unloads) == Counter(f"u{number}" for number in range(CALLS))
-
-
 def under_way(port: int) -> int:
     """Bytes that were sent from or to this port and that the other side has not taken; gRPC takes them in a thread of its own."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -94,20 +51,18 @@ def under_way(port: int) -> int:
 async def test_calls_that_came_while_the_loop_was_busy_are_answered() -> None:
     """gRPC's own bounds of what waits for the loop (1,000, 3,000) are for servers whose callers may try elsewhere."""
     calls, lifecycle = 5 * CALLS, FakeLifecycle()
-    server = await started(Endpoint(host="127.0.0.1", port=0), lifecycle)
-    with subprocess.Popen(
-        [sys.executable, "-c", STORM, server.addresses[0], str(calls)], cwd=TOP, stdout=subprocess.PIPE, text=True
-    ) as storm:
-        try:
-            assert storm.stdout is not None
-            await until(lambda: lifecycle.unloads, "the first call")
-            said = storm.stdout.readline()  # keeps the loop
-            port = int(server.addresses[0].rpartition(":")[2])
-            polls.until(lambda: not under_way(port), "what was sent has arrived")  # keeps it on
-            said += await asyncio.to_thread(storm.stdout.read)
-        finally:
-            storm.kill()
-            await server.stop(0)
+    async with listening(lifecycle) as server:
+        command = [sys.executable, "-c", STORM, server.addresses[0], str(calls)]
+        with subprocess.Popen(command, cwd=TOP, stdout=subprocess.PIPE, text=True) as storm:
+            try:
+                assert storm.stdout is not None
+                await until(lambda: lifecycle.unloads, "the first call")
+                said = storm.stdout.readline()  # keeps the loop
+                port = int(server.addresses[0].rpartition(":")[2])
+                polls.until(lambda: not under_way(port), "what was sent has arrived")  # keeps it on
+                said += await asyncio.to_thread(storm.stdout.read)
+            finally:
+                storm.kill()
 
     assert said == f"sent\n('OK', {calls})\n"
 
@@ -160,12 +115,11 @@ sys.stdin.read()
 async def test_a_flood_of_connections_does_not_stop_modelmeshs(kind: str, tmp_path: Path) -> None:
     """More than we have descriptors for: what ModelMesh has open serves on, and when the flood ends it can connect again."""
     lifecycle = FakeLifecycle()
-    endpoint = Endpoint(host="127.0.0.1", port=0) if kind == "port" else Endpoint(socket=tmp_path / "a.sock")
-    server = await started(endpoint, lifecycle)
-    target = server.addresses[0]
-    place = ("AF_UNIX", repr(str(tmp_path / "a.sock"))) if kind == "socket" else ("AF_INET", repr(("127.0.0.1", int(target.split(":")[1]))))
-    command = [sys.executable, "-c", FLOOD, *place, "400"]
-    try:
+    endpoint = LOOPBACK if kind == "port" else Endpoint(socket=tmp_path / "a.sock")
+    async with listening(lifecycle, endpoint) as server:
+        target = server.addresses[0]
+        place = ("AF_INET", ("127.0.0.1", int(target.split(":")[1]))) if kind == "port" else ("AF_UNIX", str(tmp_path / "a.sock"))
+        command = [sys.executable, "-c", FLOOD, place[0], repr(place[1]), "400"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flood:
             assert flood.stdin is not None and flood.stdout is not None
             try:
@@ -183,7 +137,5 @@ async def test_a_flood_of_connections_does_not_stop_modelmeshs(kind: str, tmp_pa
         async with aio.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
             runtime = ModelRuntimeStub(channel)
             await runtime.unloadModel(pb.UnloadModelRequest(modelId="after"), wait_for_ready=True, timeout=LONG_ENOUGH_SECONDS)
-    finally:
-        await server.stop(0)
 
     assert lifecycle.unloads == ["before", *(f"m{number}" for number in range(50)), "after"]

@@ -136,19 +136,6 @@ async def test_failure_has_its_code_and_its_level(error: AdapterError, code: grp
     assert line_of(logs)["error"] == f"{error.text} (model 'm1')"
 
 
-async def test_longest_text_arrives_whole() -> None:
-    """Percent-encoded on the wire; a text that is too long there would be lost with its code."""
-
-    async def load(_: ModelSpec) -> None:
-        raise ModelRefused("é" * 20_000)
-
-    code, text = await answer_of(load)
-
-    assert code is grpc.StatusCode.INTERNAL
-    assert text.startswith("é" * 600)
-    assert text.endswith("... (model 'm1')")
-
-
 async def test_line_has_what_was_noted_inside(logs: Logs) -> None:
     """Also by a task that the call has started; a note outside of a call is lost without harm."""
 

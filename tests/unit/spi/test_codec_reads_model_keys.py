@@ -109,42 +109,10 @@ def test_label_helps_when_the_key_has_no_type(given: object) -> None:
     assert decoded({"model_type": given}, model_type="mt:onnx").model_type == "onnx"
 
 
-@pytest.mark.parametrize(("text", "size"), [("5000000", 5_000_000), ("512MiB", 512 * 2**20), ("1.5Gi", 3 * 2**29), ("1", 1)])
-def test_size_given_with_the_model_is_ours(text: str, size: int) -> None:
-    """It is taken out of the parameters that configure the store."""
-    spec = decoded({"storage_params": {"adapter.modelSizeBytes": text, "bucket": "b"}})
-
-    assert spec.size_hint_bytes == size
-    assert spec.storage_params == {"bucket": "b"}
-
-
-def test_the_top_model_of_a_bundle_is_ours() -> None:
-    """As every documented parameter of the adapter."""
-    spec = decoded({"storage_params": {"adapter.topModel": "pipeline", "bucket": "b"}})
-
-    assert spec.top_model == "pipeline"
-    assert spec.storage_params == {"bucket": "b"}
-
-
-def test_reserved_ids_are_those_that_the_settings_say() -> None:
-    """CACHE_DIR may be another folder."""
-    request = pb.LoadModelRequest(modelId="cache")
-
-    assert decode(request).model_id == "cache"
-    with pytest.raises(InvalidRequest, match="'cache' is reserved for the adapter's own folders"):
-        decode(request, reserved={"_triton_models", "_adapter", "cache"})
-
-
 def test_the_name_of_a_check_is_no_model_id() -> None:
     """The adapter makes directories of such names where Triton looks, and sweeps them."""
     with pytest.raises(InvalidRequest, match="begins with 'adapter-probe-', which is reserved"):
         decode(pb.LoadModelRequest(modelId="adapter-probe-1"))
-
-
-@pytest.mark.parametrize("path", ["", "/", "/m", "m/", "a//b", "a/./b", "...", "a/..b/c..", "s p a c e/ü", "x?y=z"])
-def test_path_is_passed_on_as_it_came(path: str) -> None:
-    """What it means is the store's to say."""
-    assert decoded(path=path).path == path
 
 
 def test_secrets_are_not_shown_by_the_spec_itself() -> None:

@@ -2,8 +2,8 @@
 
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -13,25 +13,9 @@ from grpc import aio
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
 from adapter.errors import ListenError
-from adapter.spi.listen import SpiServer, listen
-from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
 from tests.fakes.lifecycle import FakeLifecycle
-from tests.unit.spi.serving import capacity
-
-
-async def start(endpoint: Endpoint, *, reflection: bool = False) -> SpiServer:
-    runtime = ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=frozenset())
-    return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=reflection)
-
-
-@asynccontextmanager
-async def listening(endpoint: Endpoint, *, reflection: bool = False) -> AsyncIterator[SpiServer]:
-    server = await start(endpoint, reflection=reflection)
-    try:
-        yield server
-    finally:
-        await server.stop(0)
+from tests.unit.spi.serving import listening
 
 
 async def answers(target: str) -> bool:
@@ -49,7 +33,7 @@ def short_path(tmp_path: Path) -> Iterator[Path]:
 
 async def test_localhost_is_both_loopback_addresses() -> None:
     """IPv4 is a must, and first; IPv6 is there where the machine has it."""
-    async with listening(Endpoint(host="localhost", port=0)) as server:
+    async with listening(FakeLifecycle(), Endpoint(host="localhost", port=0)) as server:
         assert server.addresses[0].startswith("127.0.0.1:")
         assert len({address.rpartition(":")[2] for address in server.addresses}) == 1
         for address in server.addresses:
@@ -59,22 +43,15 @@ async def test_localhost_is_both_loopback_addresses() -> None:
 async def test_host_that_is_not_ours_fails_in_one_sentence() -> None:
     """TEST-NET-1 belongs to no machine."""
     with pytest.raises(ListenError, match=r"192\.0\.2\.1:8085 cannot be used: cannot assign requested address"):
-        await start(Endpoint(host="192.0.2.1", port=8085))
-
-
-async def test_port_is_free_after_the_stop() -> None:
-    """A restart finds it free at once."""
-    async with listening(Endpoint(host="localhost", port=0)) as first:
-        port = int(first.addresses[0].rpartition(":")[2])
-    async with listening(Endpoint(host="localhost", port=port)) as second:
-        assert await answers(second.addresses[0])
+        async with listening(FakeLifecycle(), Endpoint(host="192.0.2.1", port=8085)):
+            pytest.fail("it listens")
 
 
 async def test_socket_is_made_with_its_folder_and_removed_at_the_stop(short_path: Path) -> None:
     """ModelMesh runs as another user, so anybody may connect."""
     path = short_path / "new" / "mm.sock"
 
-    async with listening(Endpoint(socket=path)) as server:
+    async with listening(FakeLifecycle(), Endpoint(socket=path)) as server:
         assert server.addresses == [f"unix:{path}"]
         assert await answers(f"unix:{path}")
         assert stat.S_IMODE(path.stat().st_mode) == 0o666
@@ -88,7 +65,7 @@ async def test_socket_file_of_a_dead_server_is_replaced(short_path: Path) -> Non
     with closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
 
-    async with listening(Endpoint(socket=path)):
+    async with listening(FakeLifecycle(), Endpoint(socket=path)):
         assert await answers(f"unix:{path}")
 
 
@@ -98,17 +75,10 @@ async def test_file_in_the_way_is_refused_and_left_alone(short_path: Path) -> No
     path.write_text("precious")
 
     with pytest.raises(ListenError, match=r"gRPC failed to bind it: may we write to .*, and is nothing there but a socket"):
-        await start(Endpoint(socket=path))
+        async with listening(FakeLifecycle(), Endpoint(socket=path)):
+            pytest.fail("it listens")
 
     assert path.read_text() == "precious"
-
-
-async def test_folder_that_cannot_be_made_is_named(short_path: Path) -> None:
-    """A file where a folder should be."""
-    (short_path / "file").write_text("")
-
-    with pytest.raises(ListenError, match="cannot be used: not a directory"):
-        await start(Endpoint(socket=short_path / "file" / "sub" / "mm.sock"))
 
 
 async def test_reflection_only_on_request() -> None:
@@ -119,11 +89,11 @@ async def test_reflection_only_on_request() -> None:
             call = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")(iter([b"\x3a\x01*"]))
             return bytes(await call.read())
 
-    async with listening(Endpoint(host="127.0.0.1", port=0)) as server:
+    async with listening(FakeLifecycle()) as server:
         with pytest.raises(aio.AioRpcError) as caught:
             await list_services(server.addresses[0])
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    async with listening(Endpoint(host="127.0.0.1", port=0), reflection=True) as server:
+    async with listening(FakeLifecycle(), reflection=True) as server:
         listed = await list_services(server.addresses[0])
         assert b"mmesh.ModelRuntime" in listed
         assert b"grpc.health.v1.Health" in listed

@@ -8,36 +8,12 @@ from pathlib import Path
 import pytest
 
 from adapter.volume.volume import Volume
-from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.rigs import StoreRig, make_rig
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    """A claimed volume below `models`."""
-    made = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
-    made.claim()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def bucket() -> MemoryBucket:
-    """An empty bucket in memory."""
-    return MemoryBucket()
 
 
 @pytest.fixture
 def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     """A store over an empty bucket in memory."""
     made = make_rig(tmp_path, volume)
-    yield made
-    made.store.close()
-
-
-@pytest.fixture
-def kept(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
-    """The same, and what was pulled is kept."""
-    made = make_rig(tmp_path, volume, cache_bytes=1 << 30)
     yield made
     made.store.close()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
 from adapter.records import Digests
 from adapter.settings.storage import PullSettings
-from adapter.storage.pull.puller import PART_SIZES, PartSizes
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store
@@ -28,14 +26,14 @@ from tests.fakes.memory_bucket import MemoryBucket
 MIB = 1024 * 1024
 
 
-def make_config(values: Mapping[str, object], **fields: object) -> StorageConfig:
+def make_config(values: Mapping[str, object], **fields: Any) -> StorageConfig:
     """A merged storage config with these values."""
     bucket = str(values.get("bucket") or "") or None
-    base = {"type": str(values.get("type") or "s3"), "bucket": bucket, "values": values, "label": "storage config 'k'"}
+    base: dict[str, Any] = {"type": str(values.get("type") or "s3"), "bucket": bucket, "values": values, "label": "storage config 'k'"}
     return StorageConfig(**base | fields)
 
 
-def make_search(path: str = "m", **fields: object) -> Search:
+def make_search(path: str = "m", **fields: Any) -> Search:
     """A search for the model at this path."""
     return Search(a_spec(path, **fields), Waits(time.monotonic))
 
@@ -50,17 +48,11 @@ class MemoryClients:
     """Every config leads to the same bucket in memory."""
 
     only: MemoryBucket
-    warmed: list[str] = field(default_factory=list)
-    asked: list[StorageConfig] = field(default_factory=list)
-    error: Exception | None = None
 
     async def warm(self, config: StorageConfig) -> None:
-        if self.error is not None:
-            raise self.error
-        self.warmed.append(config.label)
+        """Nothing is to be made."""
 
     async def bucket(self, config: StorageConfig) -> MemoryBucket:
-        self.asked.append(config)
         return self.only
 
 
@@ -74,7 +66,6 @@ class StoreRig:
     clients: MemoryClients
     config_dir: Path
     store: Store
-    space: Space | None = None
 
     def configure(self, name: str, content: object) -> None:
         """Write one entry of the storage secret."""
@@ -86,42 +77,29 @@ class StoreRig:
         return not any(folder_content(folder) for folder in (self.volume.staging_dir, self.volume.artifacts_dir, self.volume.trash_dir))
 
 
-def make_rig(
-    folder: Path,
-    volume: Volume,
-    *,
-    embedded: bool | None = None,
-    threads: int = 4,
-    sizes: PartSizes = PART_SIZES,
-    cache_bytes: int = 0,
-    salt: bytes = b"salt",
-) -> StoreRig:
+def pull_settings(folder: Path, **fields: Any) -> PullSettings:
+    """Of a store whose secret is `config` in this folder, and whose claims are in `claims`."""
+    usual: dict[str, Any] = {"denied_networks": (), "embedded": None, "threads": 4, "unpack_max_bytes": 100 * MIB}
+    return PullSettings(**usual | {"config_dir": folder / "config", "pvc_mounts": folder / "claims"} | fields)
+
+
+def make_rig(folder: Path, volume: Volume, *, embedded: bool | None = None, cache_bytes: int = 0) -> StoreRig:
     """A store over memory, which keeps idle artifacts up to so many bytes."""
-    config_dir = folder / "storage-config"
-    config_dir.mkdir(exist_ok=True)
-    bucket = MemoryBucket()
+    settings = pull_settings(folder, config_dir=folder / "storage-config", embedded=embedded)
+    settings.config_dir.mkdir(exist_ok=True)
+    bucket, root = MemoryBucket(), volume.repository_dir.parent
     clients = MemoryClients(bucket)
-    settings = PullSettings(
-        denied_networks=(),
-        config_dir=config_dir,
-        embedded=embedded,
-        pvc_mounts=folder / "claims",
-        threads=threads,
-        unpack_max_bytes=100 * MIB,
-    )
-    root = volume.repository_dir.parent
     space = Space(volume.cache_dir, cache_bytes, refuses=bool(cache_bytes))
     store = Store(
         settings=settings,
         root=root,
         volume=volume,
         space=space,
-        digests=Digests(salt),
+        digests=Digests(b"salt"),
         clients=clients,
-        sizes=sizes,
         jitter=lambda: 0.0,
     )
-    rig = StoreRig(root, volume, bucket, clients, config_dir, store, space)
+    rig = StoreRig(root, volume, bucket, clients, settings.config_dir, store)
     rig.configure("default", {"type": "s3", "bucket": "b"})
     return rig
 
@@ -136,8 +114,3 @@ def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-
-
-async def reached(event: threading.Event) -> None:
-    """Wait for something that a thread does."""
-    assert await asyncio.get_running_loop().run_in_executor(None, event.wait, 20), "no thread came here"

@@ -130,18 +130,6 @@ def test_any_value_can_be_logged() -> None:
     assert len(stream.getvalue().splitlines()) == 1
 
 
-def test_text_that_the_stream_cannot_hold_is_escaped() -> None:
-    """A terminal with a small character set."""
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="ascii")
-    configured(stream, LOG_FORMAT="text")
-
-    structlog.stdlib.get_logger("x").info("model.loaded", model_id="modèle")
-    stream.flush()
-
-    assert b"mod\\xe8le" in raw.getvalue()
-
-
 def test_broken_stream_fails_nobody() -> None:
     """Whoever read the log has gone; loads go on."""
 
@@ -158,16 +146,3 @@ def test_broken_stream_fails_nobody() -> None:
     logging.getLogger("some.library").warning("hello")
 
     assert stream.attempts == 2
-
-
-def test_notes_belong_to_the_innermost_call() -> None:
-    """Each call has its own; outside of all a note goes nowhere."""
-    logs.note(lost=1)
-    with logs.noting() as outer:
-        logs.note(a=1)
-        with logs.noting() as inner:
-            logs.note(b=2)
-        logs.note(a=3, c=4)
-    logs.note(lost=2)
-
-    assert (outer, inner) == ({"a": 3, "c": 4}, {"b": 2})

@@ -9,8 +9,6 @@ import pytest
 
 from adapter.telemetry.redaction import KEPT_CHARACTERS, KEPT_VALUES, PIECE, Remembered
 
-ODD = 'correct horse/"battery"\n+staple=é'
-
 
 @pytest.fixture
 def known() -> Remembered:

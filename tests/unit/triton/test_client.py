@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest_asyncio
 
 from adapter.errors import WrongServer
 from adapter.stubs import service_pb2 as pb
-from adapter.triton.client import CHANNEL_OPTIONS, CallRefused, PortClosed, TritonAway, TritonClient, TritonDied
+from adapter.triton.client import CallRefused, PortClosed, TritonAway, TritonClient, TritonDied
 from tests.fakes.triton import FakeTriton
 from tests.real.ports import free_ports
 
@@ -116,22 +115,6 @@ async def test_a_connection_that_breaks_is_a_death(client: TritonClient, peer: P
     assert str(died.value) == text
 
 
-async def test_a_connection_that_really_breaks_is_a_death(peer: Peer, tmp_path: Path) -> None:
-    """The other side goes away during a load."""
-    server = grpc.aio.server(handlers=[peer])
-    server.add_insecure_port(f"unix:{tmp_path}/t.sock")
-    await server.start()
-    client = TritonClient(f"unix:{tmp_path}/t.sock")
-    load = asyncio.create_task(client.load("m"))
-    await peer.called.wait()
-
-    await server.stop(None)
-
-    with pytest.raises(TritonDied):
-        await load
-    await client.close()
-
-
 @EVERY_CALL
 async def test_a_closed_port_is_told_apart(method: str) -> None:
     """Nobody listens: whatever was there has gone."""
@@ -144,73 +127,12 @@ async def test_a_closed_port_is_told_apart(method: str) -> None:
     await client.close()
 
 
-async def asked(client: TritonClient) -> None:
-    """Until there is an answer."""
-    async with asyncio.timeout(20):
-        while True:
-            with suppress(TritonAway):
-                await client.live(10)
-                return
-            await asyncio.sleep(0.01)
-
-
-async def ended(client: TritonClient) -> None:
-    async with asyncio.timeout(20):
-        while client.is_connected:
-            await asyncio.sleep(0.001)
-
-
-async def test_a_connection_that_ends_is_seen_without_a_call_and_a_call_makes_the_next(tmp_path: Path) -> None:
-    """However soon the next Triton is there: who looks before each call misses no end."""
-    async with FakeTriton(tmp_path) as triton:
-        client = TritonClient(triton.target)
-        assert not client.is_connected
-        for _ in range(3):
-            await asked(client)
-            assert client.is_connected
-            await triton.stop()
-            await triton.start()
-            await ended(client)
-            await asyncio.sleep(0.1)
-            assert not client.is_connected
-        await client.close()
-
-
-async def test_a_connection_may_be_too_old(tmp_path: Path) -> None:
-    """With --grpc-max-connection-age Triton ends it, and a call begins a new one without a failure."""
-    async with FakeTriton(tmp_path, connection_seconds=0.2) as triton:
-        client = TritonClient(triton.target)
-        for _ in range(2):
-            await client.live(10)
-            assert client.is_connected
-            await ended(client)
-        await client.live(10)
-        await client.close()
-        assert triton.starts == 1
-
-
 async def test_a_restricted_key_that_nobody_can_send_is_named(client: TritonClient, peer: Peer) -> None:
     """gRPC sends the names of headers in small letters; Triton compares its key as it was written, and never finds it."""
     peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-Key'")
 
     with pytest.raises(WrongServer, match=r"set TRITON_RESTRICTED_KEY.*small letters.*--grpc-restricted-protocol.*protocol-Key"):
         await client.load("m")
-
-
-async def test_a_triton_that_is_not_live_is_away(client: TritonClient, peer: Peer) -> None:
-    """It says so itself."""
-    peer.answers["ServerLive"] = pb.ServerLiveResponse(live=False).SerializeToString()
-
-    with pytest.raises(TritonAway, match="ServerLive answers false"):
-        await client.live(1.0)
-
-
-async def test_other_refusals_keep_their_words(client: TritonClient, peer: Peer) -> None:
-    """For those above to decide."""
-    peer.answers["RepositoryIndex"] = (grpc.StatusCode.INTERNAL, "failed to stat file /x")
-
-    with pytest.raises(CallRefused, match="failed to stat file /x"):
-        await client.index()
 
 
 async def test_an_index_that_cannot_be_parsed_is_a_failure(client: TritonClient, peer: Peer) -> None:
@@ -246,11 +168,6 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
         await client.close()
 
 
-def test_no_keepalive_pings() -> None:
-    """Triton answers them with GOAWAY when there are no calls."""
-    assert not [name for name, _ in CHANNEL_OPTIONS if "keepalive" in name or "ping" in name]
-
-
 def test_the_stubs_come_without_numpy() -> None:
     """14 MiB and a tenth of a second; the real package can be imported afterwards and shares the messages."""
     program = """
@@ -261,18 +178,6 @@ assert "numpy" not in sys.modules and "tritonclient.grpc" not in sys.modules
 import tritonclient.grpc
 assert tritonclient.grpc.service_pb2 is stubs.service_pb2
 assert tritonclient.grpc.InferInput
-"""
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_stubs_follow_a_package_that_is_there() -> None:
-    """And the other way round."""
-    program = """
-import tritonclient.grpc
-from adapter import stubs
-assert tritonclient.grpc.service_pb2 is stubs.service_pb2
 """
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=root, capture_output=True, text=True, check=False)

@@ -8,17 +8,14 @@ The chain: environment, web identity (STS), profile, SSO, container, instance me
 
 botocore knows the sources and their order. It blocks, so it runs in a thread of ours; its requests go over the engine, once: what
 can pass is repeated like any other trouble of a store. There is no way to hand in anything but sessions of its own for the metadata
-of an instance and of a container, and programs of a profile are waited for without an end, so private attributes of these
-are replaced. A test of each would hang.
+of an instance and of a container, so private attributes of these are replaced. A test of each would hang. Programs of a profile
+(`credential_process`) are not run.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
-import signal
-import subprocess
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -28,21 +25,18 @@ import botocore.session
 from botocore import exceptions as boto
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.config import Config
-from botocore.credentials import ProcessProvider, RefreshableCredentials, create_credential_resolver
+from botocore.credentials import EnvProvider, RefreshableCredentials, create_credential_resolver
 from botocore.parsers import ResponseParserError
 
 from adapter.errors import InvalidRequest, SourceUnavailable
-from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
+from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import Head
 from adapter.storage.stores.cloud import NEVER, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.storage.stores.s3 import MEANINGS, Keys, S3Connection
-from adapter.workers import Stop
 
 _session = functools.cache(botocore.session.Session)
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/([A-Za-z0-9-]+)/s3/aws4_request,")
 """With the region of a signature."""
-PROGRAM_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
-"""As long as a request may take that is connected and answered at the last moment."""
 _ONCE = {"total_max_attempts": 1, "mode": "standard"}
 _CONFIG = Config(retries=cast("Any", _ONCE), defaults_mode=cast("Any", "legacy"))  # the stubs take it for a flag
 """Of every client of the chain. Another mode than `legacy` may ask the instance's metadata beside all of this."""
@@ -164,31 +158,5 @@ def _reach_through(resolver: Any, asking: Tokens) -> None:
     task = resolver.get_provider("container-role")._fetcher
     task._session = SimpleNamespace(send=partial(_answered, asking, uses_proxies=False))
     task.RETRY_ATTEMPTS, task.SLEEP_TIME = 1, 0
-    run: Any = partial(_Program, asking.stop)
-    resolver.get_provider("custom-process")._popen = run
-    profiles = resolver.get_provider("assume-role")._profile_provider_builder
-    read_config = lambda: profiles._session.full_config  # noqa: E731
-    profiles._create_process_provider = partial(ProcessProvider, load_config=read_config, popen=run)
-
-
-class _Program(subprocess.Popen[bytes]):
-    """A program that prints credentials: ended with all that it has started when its time is up, or by the stop."""
-
-    def __init__(self, stop: Stop, command: Any, **options: Any) -> None:
-        super().__init__(command, start_new_session=True, stdin=subprocess.DEVNULL, **options)
-        self._stop = stop
-
-    def communicate(self, *_: Any) -> tuple[bytes, bytes]:
-        """What it has said. Raises Stopped."""
-        with self._stop.waking(self._end):
-            try:
-                said = super().communicate(timeout=PROGRAM_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._end()
-                said = super().communicate()
-        self._stop.check()
-        return said
-
-    def _end(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+    resolver.remove("custom-process")  # programs of a profile, whose end nothing would bound
+    resolver.get_provider("assume-role")._profile_provider_builder._create_process_provider = lambda profile_name: EnvProvider({})

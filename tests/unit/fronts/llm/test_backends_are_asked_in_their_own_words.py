@@ -124,13 +124,13 @@ def test_any_other_model_has_inputs_of_that_name_or_parameters_of_the_request() 
         "stop_sequences": '["x"]', "watermark": True,
     }  # fmt: skip
     rich = an_info([*PLAIN_INPUTS, ("temperature", "TYPE_FP32", "1", True), ("stream", "TYPE_BOOL", "1", True)])
-    request = profile_of(rich).request(rich, ["a"], wishes(temperature=0.5), ALL)
+    request = profile_of(rich).request(rich, ["a"], wishes(do_sample=True, temperature=0.5), ALL)
     assert (values(request), parameters_of(request)) == ({"text_input": ["a"], "temperature": [0.5], "stream": [1]}, {"max_new_tokens": 30})
 
 
 LACKING = [
     ("vllm", {"n": 2}, "n"),
-    ("vllm", {"typical_p": 0.5}, "typical_p"),
+    ("vllm", {"do_sample": True, "typical_p": 0.5}, "typical_p"),
     ("tensorrt_llm", {"ignore_eos_token": True}, "ignore_eos_token"),
     ("tensorrt_llm", {"grammar": {}}, "grammar"),
     ("tensorrt_llm_api", {"min_length": 2}, "min_length"),

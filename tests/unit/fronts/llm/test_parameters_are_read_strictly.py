@@ -106,7 +106,7 @@ def test_each_rule_has_both() -> None:
 @pytest.mark.parametrize("is_tgi", [False, True])
 @pytest.mark.parametrize(("name", "value"), cases(GOOD))
 def test_what_makes_sense_is_taken(name: str, value: Any, is_tgi: bool) -> None:
-    assert wishes_of({name: value}, is_tgi=is_tgi).ignored == []
+    assert wishes_of({"do_sample": True, name: value}, is_tgi=is_tgi).ignored == []
 
 
 @pytest.mark.parametrize(("value", "kind"), [("3", "str"), (3.5, "float"), (True, "bool"), (["ü"], "array")])
@@ -161,9 +161,12 @@ def test_null_is_absent(value: Any) -> None:
 
 
 @pytest.mark.parametrize("is_tgi", [False, True])
-def test_any_parameter_of_sampling_asks_for_it(is_tgi: bool) -> None:
+def test_any_parameter_of_sampling_counts_where_it_is_asked_for(is_tgi: bool) -> None:
+    """By `do_sample`, as in LMI 0.31; with TGI by any of them."""
     for name, value in (("temperature", 0.5), ("top_k", 5), ("top_p", 0.5), ("typical_p", 0.5), ("min_p", 0.5)):
-        found = of(is_tgi, seed=7, **{name: value})
+        dropped = of(seed=7, **{name: value})
+        assert (dropped.is_greedy, dropped.given, dropped.ignored) == (True, {}, sorted(["seed", name]))
+        found = of(is_tgi, seed=7, **{name: value}, **({} if is_tgi else {"do_sample": True}))
         assert (found.is_greedy, found.seed, found.given) == (False, 7, {name: value})
     assert of(is_tgi, do_sample=True, seed=7) == Wishes(
         max_new_tokens=found.max_new_tokens, is_greedy=False, seed=7, ignored=[], is_tgi=is_tgi

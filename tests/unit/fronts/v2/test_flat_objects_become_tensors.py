@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.bodies import parsed
-from adapter.fronts.v2.generate import generated, requested
+from adapter.fronts.v2.generate import generated, meant
 from adapter.inference import ModelInfo, parameters_of
 from tests.messages import Info, Tensor, info_of, response_of, tensors_of, texts
 
@@ -24,7 +23,7 @@ MODEL = a_model(PROMPT=("BYTES", [1]), STREAM=("BOOL", [1]), NUMBERS=("FP32", [-
 
 
 def asked(value: Any, model: ModelInfo = MODEL) -> Any:
-    return requested(model, "", parsed(value if isinstance(value, bytes) else json.dumps(value).encode()))
+    return meant(model, "", value if isinstance(value, bytes) else json.dumps(value).encode()).request
 
 
 def test_inputs_are_tensors_and_the_rest_are_parameters() -> None:

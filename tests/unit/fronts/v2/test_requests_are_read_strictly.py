@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapter.fronts.answers import HttpError
 from adapter.fronts.tensors import element_bytes
-from adapter.fronts.v2.infer import asked, header_length, raw
+from adapter.fronts.v2.infer import asked, head_of, meant, raw
 from adapter.inference import DATATYPES, ModelInfo, parameters_of, split
 from tests.messages import Info, info_of, tensors_of
 
@@ -140,12 +140,12 @@ def test_an_outputs_own_word_beats_the_requests() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "11", "1.0", "٣", "9" * 30])
 def test_a_header_length_that_is_none_is_400(text: str) -> None:
-    with pytest.raises(HttpError):
-        header_length(text, 10)
+    with pytest.raises(HttpError, match=r"must be a number from 0 to the length of the body \(10\)"):
+        meant("m", "", head_of(text), None, bytes(10))
 
 
 def test_a_header_length_is_a_number_of_bytes() -> None:
-    assert [header_length(text, 10) for text in (None, "0", " 10 ")] == [None, 0, 10]
+    assert [head_of(text).length for text in (None, "0", " 10 ")] == [None, 0, 10]
 
 
 @pytest.mark.parametrize(

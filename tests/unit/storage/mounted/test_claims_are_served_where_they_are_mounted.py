@@ -54,15 +54,6 @@ async def test_the_last_part_of_a_path_may_be_a_link(open_model, claim):
     assert (await open_model("models/current")).listing.size_bytes == 2
 
 
-async def test_a_link_to_a_single_file_is_followed(open_model, claim):
-    """The file keeps its own name."""
-    write_tree(claim, {"files/model-7.onnx": b"abc"})
-    (claim / "latest.onnx").symlink_to("files/model-7.onnx")
-    model = await open_model("latest.onnx")
-    assert paths(model) == ["model-7.onnx"] and model.listing.is_single_file
-    assert ((await model.fetch(model.listing.files)).root / "model-7.onnx").read_bytes() == b"abc"
-
-
 @pytest.mark.parametrize("target", ["/etc", "../other", "..", "loop"])
 async def test_a_path_that_is_such_a_link_is_refused(open_model, claim, target):
     """The path itself is no exception, nor is a schema's."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable
-from adapter.model import ModelSpec, Named
+from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound
+from adapter.model import Named
 from adapter.ports import StoredModel
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
-from tests.unit.storage.rigs import make_rig, opened, reached, write_tree
+from tests.unit.storage.rigs import make_rig, opened, write_tree
 
 MODEL = {"config.pbtxt": b'backend: "python"', "1/model.py": b"print()"}
 
@@ -32,15 +30,11 @@ def folder(tmp_path: Path) -> Path:
 async def find(tmp_path: Path, folder: Path, volume: Volume):
     rig = make_rig(tmp_path, volume)
 
-    async def run(path: object, seconds: float = 20, *, below: Path = folder) -> StoredModel:
-        return await opened(rig.store, a_front_spec(below, str(path)), seconds)
+    async def run(path: object) -> StoredModel:
+        return await opened(rig.store, a_spec(str(path), folders=(folder,), named=Named("n", str(path))), 20)
 
     yield run
     rig.store.close()
-
-
-def a_front_spec(folder: Path, path: str) -> ModelSpec:
-    return a_spec(path, folders=(folder,), named=Named("n", path))
 
 
 def seen_outside(monkeypatch: pytest.MonkeyPatch, *outside: Path) -> list[str]:
@@ -91,16 +85,6 @@ async def test_a_path_may_lead_from_one_folder_to_the_next(
     assert not seen
 
 
-async def test_a_folder_that_is_a_link_itself_has_two_names(find, folder: Path, tmp_path: Path) -> None:
-    real = tmp_path / "data"
-    folder.rename(real)
-    folder.symlink_to(real)
-    (real / "by-name").symlink_to(folder / "hash/model")
-    (real / "by-real-name").symlink_to(real / "hash/model")
-    for path in (folder / "hash/model", real / "hash/model", folder / "by-name", folder / "by-real-name"):
-        assert (await (await find(path)).fetch(())).root == real / "hash/model"
-
-
 @pytest.mark.parametrize("path", ["../secret", "hash/../../secret", "link", "absolute", "chain/model", "link/1/model.py", ".", ""])
 async def test_a_path_that_leads_out_is_refused_before_anything_is_looked_at_there(
     find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -148,28 +132,3 @@ async def test_what_is_not_there_is_told_from_what_is_no_model(find, folder: Pat
         await find(folder / "round")
     with pytest.raises(InvalidRequest, match="is not an absolute path"):
         await find("hash/model")
-
-
-async def test_a_folder_that_hangs_holds_up_nobody_else(find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own callers are told so within their time; a load from another folder goes on."""
-    other = tmp_path / "other"
-    write_tree(other, {"model/config.pbtxt": b"", "model/1/model.py": b""})
-    answers, has_come = threading.Event(), threading.Event()
-    original = os.scandir
-
-    def scandir(path):
-        if isinstance(path, Path) and path.is_relative_to(folder):
-            has_come.set()
-            answers.wait(30)
-        return original(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    hanging = [asyncio.create_task(find(folder / "hash/model", seconds=1)) for _ in range(4)]
-    await reached(has_come)
-    try:
-        assert len((await find(other / "model", below=other)).listing.files) == 2
-        assert not hanging[0].done()
-        outcomes = await asyncio.gather(*hanging, return_exceptions=True)
-    finally:
-        answers.set()
-    assert all(isinstance(outcome, SourceUnavailable) and f"the folder {folder}" in outcome.text for outcome in outcomes)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged
 from adapter.storage.mounted import local
 from adapter.storage.mounted.finders import Mounted
 from tests.unit.storage.rigs import make_search, write_tree
@@ -90,18 +90,6 @@ async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, mounted):
             await models.helped(make_search(str(root / path), disk_size_bytes=1))
 
 
-async def test_nothing_there_is_not_found(root, find):
-    """An absent path, an empty directory, an absent schema."""
-    (root / "empty/1").mkdir(parents=True)
-    write_tree(root, {"m/x": b""})
-    with pytest.raises(SourceNotFound, match=r"modelPath .*/absent does not exist"):
-        await find("absent")
-    with pytest.raises(SourceNotFound, match="holds no files"):
-        await find("empty")
-    with pytest.raises(SourceNotFound, match=r"schema_path .*/s.json does not exist"):
-        await find("m", schema_path=str(root / "s.json"))
-
-
 # name of the link in id/m, its target, words
 BAD_LINKS = [
     ("x", "/etc/passwd", "leads out of"),
@@ -147,11 +135,3 @@ async def test_what_is_no_file_refuses_the_model(root, find):
         await find("m")
     with pytest.raises(InvalidModel, match="neither"):
         await find("m/pipe")
-
-
-async def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
-    """It could not be told to anybody."""
-    write_tree(root / "m", {"file": b""})
-    (root / "m" / os.fsdecode(b"bad\xff")).write_bytes(b"")
-    with pytest.raises(InvalidModel, match="not UTF-8"):
-        await find("m")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
@@ -12,7 +11,6 @@ from adapter.ports import nothing
 from adapter.storage.bucket import Page, StoredObject
 from adapter.storage.pull import listing
 from adapter.storage.pull.listing import find_model
-from adapter.workers import Workers
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.real.blocking import blocking, run
 from tests.unit.storage.rigs import make_search
@@ -150,17 +148,6 @@ def test_a_schema_that_is_missing_is_not_found():
         find(filled("m/x", "s/schema2.json"), "m", "/s/schema.json")
 
 
-def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
-    """A key that does not start with the prefix is no file of the model."""
-
-    class Generous(MemoryBucket):
-        async def list_page(self, prefix, **options):
-            page = await super().list_page(prefix, **options)
-            return type(page)((*page.objects, StoredObject("elsewhere/x", 1, "e")), next_token=page.next_token)
-
-    assert paths(find(Generous({"m/a": b"x"}), "m")) == ["a"]
-
-
 def many(start, count=60):
     return [f"{start}{number:03}" for number in range(count)]
 
@@ -253,17 +240,3 @@ def test_a_refusal_holds_when_the_store_goes_away_after_it():
     bucket.fail("list", SourceUnavailable("away"))
     with pytest.raises(SourceDenied, match="403"):
         find(bucket, "m")
-
-
-@pytest.mark.parametrize(("files", "is_in_thread"), [(10, False), (1000, True)])
-def test_many_rows_do_not_hold_the_event_loop(files, is_in_thread):
-    """A thousand of them take 20 ms, in which no call would be answered."""
-    threads, seen = Workers("sorting", 1), set()
-    search = make_search("m")
-    search.saw = lambda _file: seen.add(threading.current_thread().name)
-    try:
-        found = run(find_model(filled(*(f"m/{number:04}" for number in range(files))), search, threads))
-    finally:
-        threads.close()
-    assert len(paths(found)) == files
-    assert len(seen) == 1 and any(name.startswith("sorting") for name in seen) is is_in_thread

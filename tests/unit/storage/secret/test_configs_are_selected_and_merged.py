@@ -42,7 +42,7 @@ def secret(tmp_path, threads):
         if not (tmp_path / name).is_symlink():
             (tmp_path / name).symlink_to(f"..data/{name}")
 
-    configs = StorageConfigs(tmp_path, BINDINGS, threads.executor)
+    configs = StorageConfigs(tmp_path, BINDINGS, threads)
     configs.write = write
     return configs
 
@@ -90,7 +90,7 @@ async def test_a_key_that_does_not_exist_names_those_that_do(secret):
 
 async def test_no_secret_at_all_is_said(tmp_path, threads):
     """The mount is optional."""
-    configs = StorageConfigs(tmp_path / "absent", BINDINGS, threads.executor)
+    configs = StorageConfigs(tmp_path / "absent", BINDINGS, threads)
     with pytest.raises(InvalidRequest, match="the mounted storage secret has no keys at all"):
         await configs.resolve(a_spec(storage_key="nope"))
     assert await configs.keys() == []

@@ -7,7 +7,6 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, StoredObject
 from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
@@ -16,19 +15,12 @@ from tests.real.blocking import BlockingClients
 from tests.security.stores import CONTENT, ETAG, KEY, STORES
 from tests.unit.storage.rigs import make_config
 
-MIB = 1024 * 1024
 PARTS, PART_BYTES = 50, 1000
 VERSIONS = dict.fromkeys(STORES, ETAG) | {"gcs": "7"}
 
 
 def bucket_of(values):
     return BlockingClients().bucket(make_config(values))
-
-
-def read(bucket, wanted, start, length):
-    got = bytearray()
-    bucket.read(wanted, start, length, got.extend, Stop())
-    return bytes(got)
 
 
 # ---- connections
@@ -41,7 +33,9 @@ def test_a_listing_and_fifty_parts_take_one_connection(kind):
         bucket.list_page(KEY, Stop())
         for part in range(PARTS):
             start = part * PART_BYTES
-            assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), start, PART_BYTES) == CONTENT[start : start + PART_BYTES]
+            assert (
+                bucket.bytes_of(StoredObject(KEY, len(CONTENT), VERSIONS[kind]), start, PART_BYTES) == CONTENT[start : start + PART_BYTES]
+            )
         assert server.connections == 1
 
 
@@ -81,30 +75,7 @@ def test_a_full_page_of_s3_is_read(name):
         assert len(bucket_of(STORES["s3"].config(server.url)).list_page("m", Stop()).objects) == PAGE_OBJECTS
 
 
-# ---- GCS
-
-
-# ---- Azure
-
-
-@pytest.mark.parametrize("name", ["account", ""])
-def test_a_key_of_azure_has_a_name_that_the_url_need_not_tell(name):
-    """Of an emulator in the cluster, or a domain of one's own."""
-    values = STORES["azure"].config("http://azurite.storage.svc:10000") | {"account_name": name}
-    if name:
-        assert bucket_of(values).place == "azure://azurite.storage.svc:10000/b"
-    else:
-        with pytest.raises(InvalidRequest, match="account_key needs account_name"):
-            bucket_of(values)
-
-
 # ---- web servers
-
-
-def part(peer, content, headers, total):
-    start, last = peer.span
-    body = content[start : last + 1]
-    answering(206, {"Content-Length": len(body), "Content-Range": f"bytes {start}-{last}/{total}", **headers}, body)(peer)
 
 
 WEB_SERVERS = {
@@ -125,8 +96,8 @@ def test_a_web_server_has_its_ways(name):
         bucket = bucket_of({"type": "http", "url": server.url})
         found = bucket.list_page(KEY, Stop()).objects[0]
         assert (found.size_bytes, found.is_divisible) == (len(CONTENT), is_divisible)
-        assert read(bucket, found, 5, 100) == CONTENT[5:105]
-        assert read(bucket, found, 0, len(CONTENT)) == CONTENT
+        assert bucket.bytes_of(found, 5, 100) == CONTENT[5:105]
+        assert bucket.bytes_of(found, 0, len(CONTENT)) == CONTENT
         assert server.connections == 1
 
 
@@ -143,7 +114,7 @@ def test_servers_that_hang_up_after_each_answer_are_asked_again(kind):
         bucket = bucket_of(STORES[kind].config(server.url))
         assert [stored.size_bytes for stored in bucket.list_page(KEY, Stop()).objects] == [len(CONTENT)]
         for start in range(0, 5000, 1000):
-            assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), start, 1000) == CONTENT[start : start + 1000]
+            assert bucket.bytes_of(StoredObject(KEY, len(CONTENT), VERSIONS[kind]), start, 1000) == CONTENT[start : start + 1000]
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -157,7 +128,7 @@ def test_servers_of_http_1_0_are_understood(kind):
     with Hell(answer) as server:
         bucket = bucket_of(STORES[kind].config(server.url))
         assert [stored.size_bytes for stored in bucket.list_page(KEY, Stop()).objects] == [len(CONTENT)]
-        assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 5, 1000) == CONTENT[5:1005]
+        assert bucket.bytes_of(StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 5, 1000) == CONTENT[5:1005]
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -165,7 +136,7 @@ def test_hosts_may_be_ipv6(kind):
     with Hell(STORES[kind].honest, host="::1") as server:
         bucket = bucket_of(STORES[kind].config(server.url))
         bucket.list_page(KEY, Stop())
-        assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 5, 1000) == CONTENT[5:1005]
+        assert bucket.bytes_of(StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 5, 1000) == CONTENT[5:1005]
         assert f"[::1]:{server.port}" in bucket.words
 
 
@@ -189,23 +160,3 @@ def test_of_several_addresses_the_first_may_be_dead(kind, monkeypatch):
         bucket = BlockingClients(guard=Guard((ip_network("192.0.2.0/24"),))).bucket(config)
         assert len(bucket.list_page(KEY, Stop()).objects) == 1
         assert server.connections == 1
-
-
-@pytest.mark.parametrize("status", [301, 302, 307, 400])
-@pytest.mark.parametrize(
-    "code", ["PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"]
-)
-def test_a_bucket_in_another_region_is_asked_about_once(status, code):
-    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Region>eu-north-1</Region><Endpoint>x.example</Endpoint></Error>".encode()
-
-    def answer(peer):
-        peer.head(status, {"Content-Length": len(body), "Content-Type": "application/xml"})
-        if peer.method != "HEAD":
-            peer.send(body)
-
-    with Hell(answer) as server:
-        bucket = bucket_of(STORES["s3"].config(server.url))
-        for _ in range(3):
-            with pytest.raises(InvalidRequest, match="is not in region"):
-                bucket.list_page("m", Stop())
-        assert len(server.requests) < 10

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
-from xml.etree.ElementTree import XMLParser
 
 import botocore.session
-import pytest
 from botocore.compat import unquote_str
 from botocore.parsers import ResponseParserFactory
 from hypothesis import event, given, settings
@@ -114,26 +109,3 @@ nodes = st.recursive(
 )
 def test_any_document_is_read_as_botocore_does_or_refused(root: str, content: list[str], end: str) -> None:
     compared(f"<{root}>{''.join(content)}{end}</{root}>".encode())
-
-
-@pytest.mark.parametrize("document", [b"<ListBucketResult/>", b"<x/>", b"<ListBucketResult>"])
-def test_nothing_of_a_document_waits_for_the_garbage_collector(document: bytes) -> None:
-    """A parser and its handlers hold each other, and a page has up to four MiB."""
-    gc.collect()
-    gc.disable()
-    try:
-        with suppress(*NO_ANSWER):
-            S3Bucket.page_of(document)
-        assert not any(isinstance(each, XMLParser) for each in gc.get_objects())
-    finally:
-        gc.enable()
-
-
-ODD_KEYS = [f"m/{chr(code)}" for code in [*range(0x300), 0x2028, 0xE000, 0xFFFD, 0x1F4A3]] + ["m/a+b", "m/%41", "m/a b", "m/&amp;"]
-
-
-def test_keys_come_as_they_are_stored() -> None:
-    """Every letter that needs an encoding, sent in URL encoding."""
-    rows = "".join(f"<Contents><Key>{quote(key)}</Key><Size>1</Size></Contents>" for key in ODD_KEYS)
-    body = f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
-    assert [each.key for each in S3Bucket.page_of(body.encode()).objects] == ODD_KEYS

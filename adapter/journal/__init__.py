@@ -1,1 +1,0 @@
-"""What each model id holds, kept on the volume across processes: implements `ports.Journal`."""
