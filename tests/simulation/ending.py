@@ -138,7 +138,7 @@ class Ending:
             "models": [model.model_id for model in adapter.lifecycle.registry],
             "memory": self._triton.held,
             "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith(foreign)],
-            "staging": [path.name for path in adapter.volume.staging_dir.iterdir()],
+            "staging": [path.name for path in adapter.volume.staging_dir.iterdir() if path not in adapter.volume.trash._left],  # tried again
             "trash": [path.name for path in adapter.volume.trash_dir.iterdir()] if not self._world.files.failed_deletes else [],
             "records": list(adapter.journal.records),
             "reserved": adapter.space.counted_bytes("staging"),
