@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from adapter.companion import Companion
 from adapter.journal import NAME as JOURNAL
 from adapter.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
@@ -33,6 +32,7 @@ from adapter.storage.stores.clients import KeptClients
 from adapter.telemetry import metrics
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient
+from adapter.triton.companion import Companion
 from adapter.triton.loads import Limits
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer

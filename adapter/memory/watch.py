@@ -2,7 +2,7 @@
 Asks the reporter and Triton's metrics, keeps the ledger, and tells what comes of it: sizes, metrics, notices, refusals.
 
 While something is loaded, unloaded or not measured yet, the reporter is asked twice a second, by the age of a file beside its own;
-while a model is young, every five seconds. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told
+while a model is young, every two seconds. What hangs (a volume, Triton) keeps a thread of this package and no caller: what was told
 last then grows old, and what is old counts as not told.
 """
 
@@ -29,8 +29,11 @@ from adapter.units import Endpoint, show_bytes
 from adapter.volume.boot import boot_seconds
 from adapter.workers import Workers
 
-TICK_SECONDS, IDLE_SECONDS = 0.4, 5.0
-"""Between two looks; the first one below the reporter's own half second."""
+TICK_SECONDS, YOUNG_LOOK_SECONDS, IDLE_SECONDS = 0.4, 2.0, 5.0
+"""
+Between two looks: while something is watched, below the half second of the reporter; while a model is young, below its 2.5 s, so
+that each of its reports was asked for; else.
+"""
 DEVICES_SECONDS, NO_DEVICES_SECONDS = 1.0, 60.0
 """Between two questions for Triton's metrics while something is watched; where there is no GPU."""
 SETTLED_SECONDS = 15.0
@@ -165,10 +168,11 @@ class Watch:
         try:
             while True:
                 is_watching, at = self.ledger.is_watching, self._clock()
+                is_young = self.ledger.has_young(at)
                 pause = DEVICES_SECONDS if is_watching else IDLE_SECONDS
                 is_due = at - self._devices_at >= (pause if self._has_devices else NO_DEVICES_SECONDS)
                 endpoint = self._endpoint if is_due else None
-                look = threads.submit(self._look, is_asking=is_watching or self.ledger.has_young(at), endpoint=endpoint)
+                look = threads.submit(self._look, is_asking=is_watching or is_young, endpoint=endpoint)
                 told, found = await asyncio.wrap_future(look)
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)
@@ -180,7 +184,7 @@ class Watch:
                 self._has_looked = asyncio.Event()
                 self._is_stirred.clear()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(IDLE_SECONDS):
+                    async with asyncio.timeout(YOUNG_LOOK_SECONDS if is_young else IDLE_SECONDS):
                         await (asyncio.sleep(TICK_SECONDS) if self.ledger.is_watching else self._is_stirred.wait())
         finally:
             threads.close()

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import NoCapacity
+from adapter.memory import watch
 from adapter.memory.devices import Device
 from adapter.memory.report import OLD_SECONDS
 from adapter.memory.watch import NOT_TOLD, Watch
@@ -247,3 +248,28 @@ async def test_what_an_unload_leaves_in_the_pool_of_a_framework_is_used_again(tm
         rig.watch.check(900 * MIB, 1)
         with pytest.raises(NoCapacity, match=r"650 MiB .* are used, of which 550 MiB .* are used again, limit"):
             rig.watch.check(901 * MIB, 1)
+
+
+async def test_each_report_is_asked_for_while_a_model_is_young(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later ones tell no processes, and would take the place of one that does before it is read."""
+    monkeypatch.setattr(watch, "YOUNG_LOOK_SECONDS", 0.05)
+    asked = tmp_path / "triton-memory.asked"
+    async with running(Rig(tmp_path)) as rig:
+        await rig.tells(100)
+        rig.watch.moved("p", "loading", 1)
+        rig.watch.moved("p", "loaded", 1)
+        await rig.tells(120, more="stub 1 20480 p\n")
+        await until(lambda: "p" in rig.told)
+        rig.now += 60
+        for mib in (30, 40):
+            before = asked.stat().st_mtime_ns
+            await until(lambda before=before: asked.stat().st_mtime_ns > before)  # type: ignore[misc] # bound now
+            await rig.tells(100 + mib, more=f"stub 1 {mib * 1024} p\n")
+            await until(lambda mib=mib: rig.told["p"].size_bytes == mib * MIB)  # type: ignore[misc] # bound now
+        rig.now += 600
+        await rig.tells(200)
+        await until(lambda: not rig.watch.ledger.has_young(rig.now))
+        await asyncio.sleep(0.2)
+        before = asked.stat().st_mtime_ns
+        await asyncio.sleep(0.3)
+        assert asked.stat().st_mtime_ns == before
