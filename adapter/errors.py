@@ -50,11 +50,11 @@ class Rejected(AdapterError):
 
 
 class InvalidRequest(Rejected):
-    """The request itself is wrong: model id, modelKey, modelPath, storage configuration."""
+    """The request is wrong: model id, modelKey, modelPath, storage configuration."""
 
 
 class InvalidModel(Rejected):
-    """The files are there, but Triton could not serve them: layout, config.pbtxt, schema."""
+    """Triton could not serve the files: layout, config.pbtxt, schema."""
 
 
 class NoCapacity(Rejected):
@@ -70,7 +70,7 @@ class WrongServer(Rejected):
 
 
 class CrashesTriton(Rejected):
-    """Triton died too often while it was loading this content: it is not asked again, for a time, or until the content changes."""
+    """Triton died too often while it was loading this content."""
 
 
 class ModelNotLoaded(Rejected):
@@ -94,7 +94,7 @@ class SourceDenied(SourceError):
 
 
 class SourceUnavailable(SourceError):
-    """Storage is away, answers 5xx, or its answers stay short. What can pass is retried before it is raised."""
+    """Storage is away, answers 5xx, or sends too little, also after retries."""
 
     def __init__(
         self, text: str, *, can_pass: bool = True, retry_after_seconds: float | None = None, cause: str = "its answers are not right"
@@ -111,7 +111,7 @@ class SourceUnavailable(SourceError):
 
 
 class SourceChanged(SourceError):
-    """An object was replaced while it was being pulled. The pull starts again a few times."""
+    """An object was replaced during a pull, also in the pull's retries."""
 
 
 class DiskFull(AdapterError):
@@ -119,7 +119,7 @@ class DiskFull(AdapterError):
 
 
 class VolumeFailed(AdapterError):
-    """The volume cannot be read or written: it is read-only, met an error, or the process has no descriptor left."""
+    """The volume cannot be read or written: read-only, an error, or no descriptor is left."""
 
 
 class ServerError(AdapterError):
@@ -133,7 +133,7 @@ class ServerUnavailable(ServerError):
 
 
 class ServerDied(ServerUnavailable):
-    """Triton died while it was loading the model. The load is not repeated: the model may be what killed it."""
+    """Triton died while it was loading the model, which may be the cause. The load is not repeated."""
 
 
 class ModelRefused(ServerError):
@@ -153,7 +153,7 @@ class Superseded(AdapterError):
 
 
 class Abandoned(AdapterError):
-    """The last caller of a load has gone; the load is undone. No caller reads this text."""
+    """The last caller of a load has gone; the load is undone."""
 
 
 class StartError(Exception):

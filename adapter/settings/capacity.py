@@ -31,8 +31,8 @@ class CapacitySettings(Group):
 
     container_memory_bytes: int = setting("CONTAINER_MEM_REQ_BYTES", kinds.SIZE, "0")
     """
-    **Required** beside ModelMesh. Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`).
-    Unset, with `SAGEMAKER_PORT`: the limit of this container, or the memory of the machine.
+    **Required** beside ModelMesh. Triton's `requests.memory`, by `resourceFieldRef`. Default with `SAGEMAKER_PORT`: the limit
+    of this container, or the memory of the machine.
     """
     buffer_bytes: int = setting("MEM_BUFFER_BYTES", kinds.SIZE, "268435456")
     """Part of it that Triton itself needs; capacity = memory − buffer."""
@@ -46,13 +46,13 @@ class CapacitySettings(Group):
     """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
     max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", kinds.REQUESTS_OR_NONE, "0")
     """
-    Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit. `auto`: of each
-    model's own config (instances, batches, queue); 16 where it has none.
+        Parallel inference requests per model copy; 0 = no limit. `auto`: of each model's own config (instances, batches, queue); 16
+    where it has none.
     """
     source: str = setting("CAPACITY_SOURCE", choice("word", "configured", "measured"), "configured")
     """
-    `configured`: capacity = `CONTAINER_MEM_REQ_BYTES` − `MEM_BUFFER_BYTES`. `measured`: the limit of Triton's control group −
-    the larger of the buffer and what Triton and growing models were seen to take; as configured while nothing is reported.
+        `configured`: capacity = memory − buffer. `measured`: the limit of Triton's container − the larger of the buffer and what
+    Triton and growing models were seen to take; as configured while nothing is reported.
     """
     runtime_version: str = setting("RUNTIME_VERSION", kinds.TEXT, "v1")
     """Announced until Triton has reported its own version."""

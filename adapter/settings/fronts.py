@@ -28,8 +28,8 @@ class HttpSettings(Group):
     """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
     bodies_bytes: int = setting("HTTP_BODIES_BYTES", kinds.SIZE, None)
     """
-    Memory that the bodies of all requests may take at once; the process that parses large ones may take as much again. Default: a
-    quarter of this container's limit of memory.
+    Memory that the bodies of all requests may take; the process that parses large ones may take as much again. Default: a quarter
+    of this container's limit.
     """
     max_connections: int = setting("HTTP_MAX_CONNECTIONS", kinds.CONNECTIONS, "1024")
     """Connections to one HTTP front at a time."""
@@ -74,11 +74,11 @@ class SageMakerSettings(Group):
     bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", kinds.OPTIONAL_PORT, "0")
     """The same, set by SageMaker."""
     is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", kinds.BOOLEAN, "false")
-    """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
+    """Set by SageMaker: turns this front on."""
     model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", kinds.PATHS, "/opt/ml/models")
     """Folders, joined by colons, that the `url` of a load must be in; mounted at the same paths for Triton."""
     has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", kinds.BOOLEAN, "false")
-    """Also serve `/endpoints/{name}/invocations`, which lets a client of SageMaker's runtime call this container."""
+    """Also serve `/endpoints/{name}/invocations`, for clients of SageMaker's runtime."""
     schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("word", "infer", "generate", "generate_stream"), "infer")
     """
     Meaning of JSON in an invocation. `infer`: its form says it (V2, LMI or generate). `generate`, `generate_stream`:
@@ -100,7 +100,7 @@ class V2Settings(Group):
     endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", kinds.ENDPOINT, None)
     """V2 gRPC server that answers it. `port:8033` is ModelMesh, for models of any pod. Default: this pod's Triton."""
     has_repository: bool = setting("V2_REPOSITORY_API", kinds.BOOLEAN, "false")
-    """Open the model repository API, `/v2/repository/...`: every client of the port can then load and unload models."""
+    """Open the model repository API, `/v2/repository/...`: clients can load and unload models."""
 
     def problems(self) -> Iterator[str]:
         """Two that exclude each other."""
@@ -113,13 +113,11 @@ class RestProxySettings(Group):
     """The variables of KServe's REST proxy: V2 REST before ModelMesh."""
 
     listen_port: int = setting("REST_PROXY_LISTEN_PORT", kinds.OPTIONAL_PORT, "0")
-    """
-    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` overrides it; 0 = off.
-    """
+    """Port of V2 REST before ModelMesh, as of KServe's proxy; `V2_REST_PORT` overrides it; 0 = off."""
     grpc_port: int = setting("REST_PROXY_GRPC_PORT", kinds.PORT, "8033")
     """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` overrides it."""
     max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", kinds.SIZE, "16Mi")
-    """Longest message to and from ModelMesh; ModelMesh has a limit of its own."""
+    """Longest message to and from ModelMesh."""
     uses_tls: bool = setting("REST_PROXY_USE_TLS", kinds.BOOLEAN, "false")
     """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
     certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", kinds.PATH, None)

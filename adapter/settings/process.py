@@ -52,17 +52,15 @@ class TritonSettings(Group):
     unload_timeout_seconds: float = setting("UNLOAD_TIMEOUT_SECONDS", kinds.SECONDS, "170")
     """Longest time for a whole unload; below ModelMesh's own 180 s."""
     load_threads: int = setting("TRITON_LOAD_THREADS", kinds.LOADS, "4")
-    """Triton's `--model-load-thread-count`: the most loads that it has at once; should be more than `LOADING_CONCURRENCY`."""
+    """Triton's `--model-load-thread-count`; should be more than `LOADING_CONCURRENCY`."""
     silent_seconds: float = setting("TRITON_SILENT_SECONDS", kinds.SECONDS, "60")
-    """A Triton that accepts connections and answers nothing for this time hangs: `/healthz/triton` asks for its restart."""
+    """A Triton that accepts connections and answers nothing for this time hangs."""
     metrics_endpoint: Endpoint = setting("TRITON_METRICS_ENDPOINT", kinds.ENDPOINT, "127.0.0.1:8002")
-    """`port:N` or `host:N` of Triton's own metrics, which tell the memory of GPUs in use."""
+    """`port:N` or `host:N` of Triton's own metrics, for the memory of GPUs."""
     restricted_key: str | None = setting("TRITON_RESTRICTED_KEY", kinds.TEXT, None)
-    """
-    The key of Triton's `--grpc-restricted-protocol=…:KEY=VALUE`: with it only the adapter can load and unload models.
-    """
+    """KEY of Triton's `--grpc-restricted-protocol=…:KEY=VALUE`."""
     restricted_value: Secret | None = setting("TRITON_RESTRICTED_VALUE", kinds.SECRET, None)
-    """The value of that key; never shown."""
+    """Its VALUE; never shown."""
     restricted_value_file: Secret | None = setting("TRITON_RESTRICTED_VALUE_FILE", kinds.SECRET_FILE, None)
     """File that holds the value, instead of `TRITON_RESTRICTED_VALUE`; read at start."""
 
@@ -105,10 +103,7 @@ class CompanionSettings(Group):
     """Triton as a child of the adapter."""
 
     command: tuple[str, ...] | None = setting("TRITON_COMMAND", kinds.COMMAND, None)
-    """
-    `serve` starts this program beside itself, as `tritonserver --model-control-mode=explicit …`. Default: Triton runs
-    elsewhere.
-    """
+    """`serve` starts this program beside itself, as `tritonserver --model-control-mode=explicit …`."""
     exit_seconds: float = setting("TRITON_EXIT_SECONDS", kinds.SECONDS, "10")
     """Time for that program to end, after `GRACE_PERIOD_SECONDS`; then it is killed."""
 

@@ -18,19 +18,13 @@ class VolumeSettings(Group):
     """The volume shared with Triton."""
 
     root: Path = setting("ROOT_MODEL_DIR", PATH, "/models")
-    """Volume shared with Triton; Triton's `--model-repository` is `_triton_models` below it."""
+    """Shared with Triton; Triton's `--model-repository` is `_triton_models` below it."""
     cache: Path | None = setting("CACHE_DIR", PATH, None)
     """Staging, pulled files and the journal; a folder on the same file system. Default `ROOT_MODEL_DIR/_adapter`."""
     memory_file: Path | None = setting("TRITON_MEMORY_FILE", PATH, None)
-    """
-    Where a reporter in Triton's container tells what Triton takes of memory. Default `triton-memory` in `CACHE_DIR`;
-    without that file sizes are estimates.
-    """
+    """File of the reporter in Triton's container. Default `triton-memory` in `CACHE_DIR`; without it sizes are estimates."""
     max_bytes: int | None = setting("CACHE_MAX_BYTES", SIZE, None)
-    """
-    Most bytes of the adapter's files on the volume; 0: no cache, and no limit. Default 1.25 ×
-    `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the file system.
-    """
+    """Most bytes of the adapter's files; 0: no cache, no limit. Default 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 % of the disk."""
 
     @property
     def repository_dir(self) -> Path:
@@ -76,7 +70,7 @@ class PullSettings(Group):
     pvc_mounts: Path = setting("PVC_MOUNTS_DIR", PATH, "/pvc_mounts")
     """Volume claims are mounted below it by their names, in both containers."""
     threads: int = setting("PULL_THREADS", REQUESTS, "64")
-    """Most parallel requests to one endpoint of storage; all endpoints together have twice as many."""
+    """Most parallel requests to one endpoint of storage; twice as many to all endpoints."""
     unpack_max_bytes: int = setting("UNPACK_MAX_BYTES", SIZE, "64Gi")
     """Most bytes that an archive may unpack to (`unpack` of a storage config)."""
     denied_networks: tuple[IPv4Network | IPv6Network, ...] = setting(

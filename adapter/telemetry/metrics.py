@@ -48,39 +48,37 @@ LOADED_BYTES = _gauge("loaded_bytes", "Sum of the sizes told to ModelMesh for lo
 CAPACITY_BYTES = _gauge("capacity_bytes", "Capacity announced to ModelMesh")
 MEMORY_BYTES = _gauge(
     "memory_bytes",
-    "Memory of Triton's container, as a reporter beside it tells: used, limit; base (with no model), reserve (above base and sizes told)",
+    "Memory of Triton's container, from the reporter: used, limit, base (without models), reserve (above base and sizes told)",
     "kind",
 )
 MODEL_BYTES = _gauge("model_bytes", "Sizes of the 20 largest models: predicted, measured, told (to ModelMesh)", "model_id", "kind")
-OOM_KILLS = _counter("oom_kills_total", "Processes of Triton's container that the kernel has killed for want of memory")
-USABLE_BYTES = _gauge("usable_bytes", "Capacity less the reserve that ModelMesh keeps for unloads")
+OOM_KILLS = _counter("oom_kills_total", "Processes of Triton's container that the kernel has killed for lack of memory")
+USABLE_BYTES = _gauge("usable_bytes", "Capacity less ModelMesh's reserve for unloads")
 LOAD_TIMEOUT_SECONDS = _gauge("load_timeout_seconds", "Loading timeout announced to ModelMesh (LOADTIME_TIMEOUT)")
 PULLED_BYTES = _counter("pulled_bytes_total", "Bytes pulled from storage", "type")
 PULLED_FILES = _counter("pulled_files_total", "Files pulled from storage", "type")
 SOURCE_RETRIES = _counter("source_retries_total", "Repeated requests to storage", "type")
 UNLOAD_WAIT_SECONDS = _histogram("unload_wait_seconds", "Time from Triton's answer to an unload until the memory was free")
 INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex")
-INDEX_SECONDS = _gauge("index_seconds", "Duration of the newest listing of Triton's folder, also of one that still runs")
+INDEX_SECONDS = _gauge("index_seconds", "Duration of the newest listing of Triton's folder, running or ended")
 READY = _gauge("ready", "1 while `/readyz` is 200, else 0")
 TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
-UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: Triton may need a restart")
+UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish in time")
 STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/triton` names them)", "kind")
-TRITON_RESTARTS = _counter("triton_restarts_total", "Restarts of Triton that the adapter has noticed")
+TRITON_RESTARTS = _counter("triton_restarts_total", "Noticed restarts of Triton")
 RESTORES = _counter(
     "restores_total",
-    "Models that Triton had lost, by what came of them: restored, refused, crashed; ended by an unload, a purge or a drain",
+    "Models that Triton had lost, by outcome",
     "outcome",
 )
-RESTORE_PENDING = _gauge("restore_pending", "Models that Triton has lost and that wait to be loaded again")
+RESTORE_PENDING = _gauge("restore_pending", "Lost models that wait to be loaded again")
 INVENTORY_DRIFT = _gauge("inventory_drift", "Models on which registry, Triton's index and folder disagree", "kind")
 CACHE_REQUESTS = _counter("cache_requests_total", "Fetches of pulled files: hit, miss, stale (storage was away)", "result")
-CACHE_SAVED_BYTES = _counter("cache_saved_bytes_total", "Bytes that were not pulled because the cache had them")
+CACHE_SAVED_BYTES = _counter("cache_saved_bytes_total", "Bytes that the cache saved from being pulled")
 CACHE_EVICTIONS = _counter("cache_evictions_total", "Idle artifacts that were removed for space")
 VOLUME_BYTES = _gauge("volume_bytes", "Bytes of the adapter's files on the volume: placed, idle, staging, trash", "kind")
-VOLUME_BUDGET_BYTES = _gauge("volume_budget_bytes", "Most bytes that the adapter's files may take (CACHE_MAX_BYTES or its default)")
-LEFTOVERS = _gauge(
-    "leftover_paths", "Removed files that could not be deleted; retried when the disk works again, another user's at the next start"
-)
+VOLUME_BUDGET_BYTES = _gauge("volume_budget_bytes", "Most bytes that the adapter's files may take (CACHE_MAX_BYTES)")
+LEFTOVERS = _gauge("leftover_paths", "Removed files that could not be deleted yet")
 
 for _outcome in ("restored", "refused", "crashed", "ended"):
     RESTORES.labels(_outcome)  # from 0 on, or the first event would be no increase
