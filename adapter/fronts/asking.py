@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,24 +55,6 @@ def serving(model: KnownModel | None, name: str) -> KnownModel:
 async def info_of(inference: TritonInference, place: Place) -> ModelInfo:
     """What a model says of itself; as long as the adapter has placed it, it is asked once. Raises InferenceFailed."""
     return await inference.model_info(place.model, place.version, placed=place.placed)
-
-
-Answers = AsyncGenerator[Any, None]
-"""Each a ModelInferResponse."""
-
-
-async def begun(answers: Answers) -> tuple[Answers, Any]:
-    """
-    A stream whose first answer is there, and that answer; None: there is none.
-
-    Raises:
-        InferenceFailed: instead of it; the stream is closed.
-    """
-    try:
-        return answers, await anext(answers, None)
-    except BaseException:
-        await answers.aclose()
-        raise
 
 
 async def obstacle_of(models: Models, inference: TritonInference) -> str | None:

@@ -20,7 +20,7 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event, status_of, stream_headers
-from adapter.fronts.asking import Place, begun, only
+from adapter.fronts.asking import Place, only
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
@@ -57,15 +57,13 @@ async def streamed(inference: TritonInference, place: Place, asking: Asked, requ
     Raises:
         InferenceFailed: before the first answer, or instead of it.
     """
-    answers, first = await begun(inference.stream(asking.request))
-    async with aclosing(answers):
-        stream = Stream(request, EVENTS)
+    stream = Stream(request, EVENTS)
+    async with aclosing(inference.stream(asking.request)) as answers:
         try:
-            await stream.write(b"" if first is None else _event(place, first))
             async for response in answers:
                 await stream.write(_event(place, response))
         except (InferenceFailed, HttpError) as failed:
-            if not stream.response.prepared:  # the first answer cannot be written
+            if not stream.response.prepared:
                 raise
             note(error=failed.text)
             await stream.write(event({"error": failed.text}))
