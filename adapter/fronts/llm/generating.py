@@ -21,8 +21,6 @@ from adapter.fronts.llm.parameters import Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
-_TAIL = 1024
-"""Characters of the last tokens, beside the longest stop sequence, in which a stop sequence is looked for."""
 _HALF = "\ufffd".encode()
 """Stands at the end of a text whose last character is not all there yet; the next answer has another one in its place."""
 
@@ -43,9 +41,8 @@ class Collector:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._seen = b""
         self._texts: list[str] = []
-        self._tail = ""
-        self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
-        self._last_id: int | None = None
+        self._told: list[Token] = []
+        """As the backend told them: unlike the text, they have what has stopped it."""
         self._counts: list[Any] = []
         """Tokens of each answer that tells, or has a text; None: it does not tell."""
         self._reason: str | None = None
@@ -62,9 +59,7 @@ class Collector:
         self._reason = piece.reason or self._reason
         self._stop = piece.stop if piece.stop is not None else self._stop
         self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
-        for token in piece.tokens or ():
-            self._tail = (self._tail + (token.text or ""))[-self._tail_length :]
-            self._last_id = token.id
+        self._told += piece.tokens or ()
         self._texts.append(text)
         if self.tokens is not None:
             self.tokens += tokens
@@ -114,16 +109,17 @@ class Collector:
         return bool(self._wishes.stops or self._wishes.given.get("stop_token_ids"))
 
     def _why_stopped(self) -> str | None:
-        """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its last tokens show it."""
+        """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
         if self._stop is not None:
             return "stop_sequence" if self._stop else "eos_token"
         if not self._has_stops:
             return "eos_token"
-        if self._last_id is None:
+        if not self._told or self._told[-1].id is None:
             return None
-        stop_ids = self._wishes.given.get("stop_token_ids") or ()
-        is_met = any(stop in self._tail for stop in self._wishes.stops)
-        return "stop_sequence" if is_met or (isinstance(stop_ids, Sequence) and self._last_id in stop_ids) else "eos_token"
+        text = "".join(token.text or "" for token in self._told)
+        ids: Any = self._wishes.given.get("stop_token_ids") or ()
+        is_met = any(stop in text for stop in self._wishes.stops) or self._told[-1].id in ids
+        return "stop_sequence" if is_met else "eos_token"
 
 
 def _with_texts(tokens: Sequence[Token] | None, text: str) -> Sequence[Token]:

@@ -140,7 +140,7 @@ def with_sequences(wishes: Wishes) -> Wishes:
         raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
     if wishes.is_stream or found[name] > MOST_PROMPTS:
         raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
-    return replace(wishes, choices=found[name], is_stream=False, has_details=True)
+    return replace(wishes, prompts=[*wishes.prompts] * found[name], choices=found[name], is_stream=False, has_details=True)
 
 
 def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:
