@@ -26,16 +26,18 @@ class KnownModel:
     """Triton's name of it."""
     name: str
     """What its caller calls it: the model id, where it has no other name."""
-    url: str
+    url: str = ""
     """What its caller gave, or where its files are placed."""
-    is_serving: bool
+    is_serving: bool = True
     """LOADED: answers inference. False while it is being loaded, unloaded, or loaded again after a restart of Triton."""
-    is_coming_back: bool
+    is_coming_back: bool = False
     """It is being loaded again: Triton has lost it."""
-    is_going: bool
+    is_going: bool = False
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
     """Identity of its directory in Triton's folder: another one after each load. None: the adapter has not placed it."""
+    version: str = ""
+    """The one that is asked; empty for whichever Triton takes."""
 
     @property
     def is_coming(self) -> bool:

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adapter.errors import ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import HttpError
 from adapter.inference import Failure, InferenceFailed, ModelInfo, is_final
 from adapter.serving import KnownModel, Models
-
-if TYPE_CHECKING:
-    from adapter.triton.inference.client import TritonInference
+from adapter.triton.inference.client import TritonInference
 
 NOT_FOUND = "Model not found: "
 """Of all fronts that have a text of their own for it; then comes the name."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which model is asked."""
-
-    model: str
-    """Triton's name of it."""
-    name: str
-    """What its caller calls it."""
-    version: str = ""
-    """Empty for whichever the server takes."""
-    placed: str | None = None
-    """Identity of its directory, where the adapter has placed it: as long as that is the same, the model says the same of itself."""
-
-
-def place_of(model: KnownModel) -> Place:
-    """Of a model of the adapter."""
-    return Place(model.model_id, model.name, placed=model.placed)
 
 
 def serving(model: KnownModel | None, name: str) -> KnownModel:
@@ -53,27 +30,9 @@ def serving(model: KnownModel | None, name: str) -> KnownModel:
     return model
 
 
-async def info_of(inference: TritonInference, place: Place) -> ModelInfo:
+async def info_of(inference: TritonInference, model: KnownModel) -> ModelInfo:
     """What a model says of itself; as long as the adapter has placed it, it is asked once. Raises InferenceFailed."""
-    return await inference.model_info(place.model, place.version, placed=place.placed)
-
-
-Answers = AsyncGenerator[Any, None]
-"""Each a ModelInferResponse."""
-
-
-async def begun(answers: Answers) -> tuple[Answers, Any]:
-    """
-    A stream whose first answer is there, and that answer; None: there is none.
-
-    Raises:
-        InferenceFailed: instead of it; the stream is closed.
-    """
-    try:
-        return answers, await anext(answers, None)
-    except BaseException:
-        await answers.aclose()
-        raise
+    return await inference.model_info(model.model_id, model.version, placed=model.placed)
 
 
 async def obstacle_of(models: Models, inference: TritonInference) -> str | None:

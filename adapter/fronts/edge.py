@@ -216,14 +216,6 @@ class Server(web.Server):
         logs.note(error=text)
         return self.front.fails(request, status, text)
 
-    def no_http(self, request: Request) -> web.Response:
-        """The answer to bytes that are no HTTP, which it does not repeat: they may hold a secret. The connection ends with it."""
-        with logs.noting() as notes:
-            answer = self._failed(request, 400, "the request is no HTTP")
-            _tell(request, 400, notes)
-        answer.force_close()
-        return answer
-
 
 def _allows(rule: Rule, headers: Mapping[str, str]) -> bool:
     """Whether a request carries the header. Takes the same time for each wrong value."""
@@ -234,10 +226,12 @@ class _Connection(web.RequestHandler):
     __slots__ = ()
 
     def handle_error(self, request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> Any:
-        """Of bytes that are no HTTP; all else a request's own handlers have answered."""
+        """Of bytes that are no HTTP, which are neither repeated nor logged: they may hold a secret."""
         if not isinstance(exc, http_exceptions.HttpProcessingError) or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
-        return request.server.no_http(request)
+        answer = request.server.front.fails(request, 400, "the request is no HTTP")
+        answer.force_close()
+        return answer
 
 
 class _Closed(asyncio.Protocol):

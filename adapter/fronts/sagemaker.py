@@ -27,7 +27,7 @@ from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
-from adapter.fronts.asking import NOT_FOUND, Place, info_of, obstacle_of, place_of, serving
+from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, serving
 from adapter.fronts.bodies import parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.llm.backends import PROMPT
@@ -153,27 +153,26 @@ class _Handlers:
         note(model=name, model_id=model.model_id, **({} if target is None else {"target": target}))
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
-        place = place_of(model)
         try:
             if is_binary is None and _is_json(content_type):
-                return await self._of_json(request, model, place)
+                return await self._of_json(request, model)
             head = head_of(is_binary[1] if is_binary else "0", "json-header-size")
-            return _written(*await inferred(self.inference, place, request, head))
+            return _written(*await inferred(self.inference, model, request, head))
         except InferenceFailed as failed:
             raise self._told(failed, model, request) from failed
 
-    async def _of_json(self, request: Request, model: KnownModel, place: Place) -> web.StreamResponse:
-        info = await info_of(self.inference, place)
+    async def _of_json(self, request: Request, model: KnownModel) -> web.StreamResponse:
+        info = await info_of(self.inference, model)
         language = await self.answering.opened(model, request.front)
         schema, found = await request.read_by(meant, self.settings.schema, info, language)
         self._serving(model.name)  # a DELETE may have come before the end of the body
         if isinstance(found, Meant):
             return await self.answering.answer(request, model, found)
         if schema == "infer":
-            return _written(*await answer_to(self.inference, place, found))
+            return _written(*await answer_to(self.inference, model, found))
         if schema == "generate":
-            return await generate.whole(self.inference, place, info, found)
-        return await generate.streamed(self.inference, place, found, request)
+            return await generate.whole(self.inference, model, info, found)
+        return await generate.streamed(self.inference, model, found, request)
 
     def _serving(self, name: str) -> KnownModel:
         return serving(self.models.find(name), name)
@@ -229,21 +228,17 @@ def page(models: Sequence[KnownModel], limit: str | None, token: str | None) -> 
     """
     One page of models that are sorted by name, and the token of the next one; None where this was the last.
 
-    A token holds the last name of its page, so a page is right however the list has changed since.
+    A token is the last name of its page, so a page is right however the list has changed since.
 
     Raises:
-        HttpError: 400: a limit or a token that is none.
+        HttpError: 400: a limit that is none.
     """
     most = MOST if limit is None else int(limit) if limit.isascii() and limit.isdigit() and len(limit) <= len(str(MOST)) else 0
     if not 1 <= most <= MOST:
         raise HttpError(400, f"limit must be a number from 1 to {MOST}")
-    try:
-        last = bytes.fromhex(token or "").decode()
-    except ValueError:
-        raise HttpError(400, "next_page_token is not one that this server has given") from None
-    start = bisect_right([model.name for model in models], last)
+    start = bisect_right([model.name for model in models], token or "")
     found = models[start : start + most]
-    return found, found[-1].name.encode().hex() if start + most < len(models) else None
+    return found, found[-1].name if start + most < len(models) else None
 
 
 def model_id_of(name: str) -> str:

@@ -99,10 +99,8 @@ def _packed_floats(what: str, datatype: str, flat: Sequence[Any]) -> bytes:
 
 
 def _bf16(exact: Array) -> Array:
-    """The upper half of FP32's bits, rounded to even, once: what FP32 has lost stays in its last bit."""
-    nearest = exact.astype(np.float32)
-    bits = nearest.view(np.uint32) - (np.abs(nearest) > np.abs(exact))
-    bits |= nearest != exact
+    """The upper half of FP32's bits, rounded to even."""
+    bits = exact.astype(np.float32).view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(exact), 0x7FC0, rounded).astype(np.uint16)
 

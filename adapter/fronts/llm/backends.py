@@ -184,7 +184,7 @@ class Vllm(Profile):
         if wishes.is_greedy:
             sampling["temperature"] = 0
         for name, value in sorted(all_given(wishes).items()):
-            if name in ("n", "best_of") and wishes.sequences > 1:
+            if name in ("n", "best_of") and wishes.choices > 1:
                 continue  # each sequence is a request
             if name not in self.names:
                 raise self.lacking(name)

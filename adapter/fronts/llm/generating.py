@@ -1,8 +1,7 @@
 """
 Generations under way: a request to the model, its answers as they come, tokens out of them.
 
-A generation is begun when its first answer is there: until then a failure can still be a status. Leaving one early cancels it in the
-model. Generations do not wait for each other: each is a call of its own.
+Leaving one early cancels it in the model. Generations do not wait for each other: each is a call of its own.
 
 One line of a stream is one token. Where an answer holds several and their own texts do not join to its text (a character may be split
 among tokens), the last of them has all of it. Nothing is invented: what the backend did not tell is None.
@@ -12,19 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from adapter.fronts.asking import Answers, begun
-from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
+from adapter.fronts.llm.backends import Piece, Question, Token, profile_of
 from adapter.fronts.llm.parameters import Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
-_TAIL = 1024
-"""Characters of the last tokens, beside the longest stop sequence, in which a stop sequence is looked for."""
 _HALF = "\ufffd".encode()
 """Stands at the end of a text whose last character is not all there yet; the next answer has another one in its place."""
 
@@ -45,9 +41,8 @@ class Collector:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._seen = b""
         self._texts: list[str] = []
-        self._tail = ""
-        self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
-        self._last_id: int | None = None
+        self._told: list[Token] = []
+        """As the backend told them: unlike the text, they have what has stopped it."""
         self._counts: list[Any] = []
         """Tokens of each answer that tells, or has a text; None: it does not tell."""
         self._reason: str | None = None
@@ -64,9 +59,7 @@ class Collector:
         self._reason = piece.reason or self._reason
         self._stop = piece.stop if piece.stop is not None else self._stop
         self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
-        for token in piece.tokens or ():
-            self._tail = (self._tail + (token.text or ""))[-self._tail_length :]
-            self._last_id = token.id
+        self._told += piece.tokens or ()
         self._texts.append(text)
         if self.tokens is not None:
             self.tokens += tokens
@@ -116,16 +109,17 @@ class Collector:
         return bool(self._wishes.stops or self._wishes.given.get("stop_token_ids"))
 
     def _why_stopped(self) -> str | None:
-        """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its last tokens show it."""
+        """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
         if self._stop is not None:
             return "stop_sequence" if self._stop else "eos_token"
         if not self._has_stops:
             return "eos_token"
-        if self._last_id is None:
+        if not self._told or self._told[-1].id is None:
             return None
-        stop_ids = self._wishes.given.get("stop_token_ids") or ()
-        is_met = any(stop in self._tail for stop in self._wishes.stops)
-        return "stop_sequence" if is_met or (isinstance(stop_ids, Sequence) and self._last_id in stop_ids) else "eos_token"
+        text = "".join(token.text or "" for token in self._told)
+        ids: Any = self._wishes.given.get("stop_token_ids") or ()
+        is_met = any(stop in text for stop in self._wishes.stops) or self._told[-1].id in ids
+        return "stop_sequence" if is_met else "eos_token"
 
 
 def _with_texts(tokens: Sequence[Token] | None, text: str) -> Sequence[Token]:
@@ -139,99 +133,24 @@ def _with_texts(tokens: Sequence[Token] | None, text: str) -> Sequence[Token]:
 T = TypeVar("T")
 Lines = AsyncGenerator[tuple[Token, Collector | None], None]
 """Tokens of one generation; the last one has its end."""
+Rows = Sequence[tuple[Sequence[Token], Collector]]
+"""Of each prompt: its next tokens, and all that it has by now."""
 AT_ONCE = 8
 """Generations of one request that run at a time, where its model takes one prompt a request."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What one HTTP request asks of one model."""
-
-    info: ModelInfo
-    prompts: Sequence[str]
-    wishes: Wishes
-    is_stream: bool
-    """The caller wants tokens as they come."""
-    is_dynamic: bool = False
-    """Of the text alone, nothing else is wanted."""
-
-
-@dataclass(frozen=True)
-class Generation:
-    """Some prompts' generation, a row for each, of which the first answer is there."""
-
-    profile: Profile
-    collectors: Sequence[Collector]
-    answers: Answers
-    first: Any
-    """None: there is none."""
-
-    async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
-        """The tokens of each row, answer by answer. Raises InferenceFailed."""
-        if self.first is not None:
-            yield self._taken(self.first)
-        async for answer in self.answers:
-            yield self._taken(answer)
-
-    async def lines(self) -> Lines:
-        """
-        The tokens of the only row; the last one has the end.
-
-        The backend's last answer may be empty, come long after it has told why it ended, or fail then: no client waits for it, and
-        what was said is said.
-        """
-        (collector,) = self.collectors
-        has_ended = False
-        try:
-            async with aclosing(self.steps()) as steps:
-                async for (tokens,) in steps:
-                    if has_ended:
-                        continue
-                    for token in tokens[:-1]:
-                        yield token, None
-                    has_ended = collector.is_over
-                    if tokens or has_ended:
-                        yield tokens[-1] if tokens else Token(None, "", None), collector if has_ended else None
-        except InferenceFailed:
-            if not has_ended:
-                raise
-        if not has_ended:
-            yield Token(None, "", None), collector
-
-    async def ends(self) -> Sequence[Collector]:
-        """All of it, of each row. Raises InferenceFailed."""
-        async for _ in self.steps():
-            pass
-        return self.collectors
-
-    def _taken(self, answer: Any) -> Sequence[Sequence[Token]]:
-        pairs, rows = zip(answer.outputs, answer.raw_output_contents, strict=True), len(self.collectors)
-        outputs = {output.name: (output.datatype, data) for output, data in pairs}
-        found: list[Sequence[Token]] = []
-        for row, collector in enumerate(self.collectors):
-            if collector.is_over:
-                found.append(())
-                continue
-            piece = self.profile.piece(outputs, row, rows) if outputs else Piece(text=b"")
-            found.append(collector.take(piece, is_final=is_final(answer)))
-        return found
-
-
-@asynccontextmanager
-async def generation(inference: TritonInference, asked: Asked, prompts: Sequence[str]) -> AsyncIterator[Generation]:
+async def _steps(inference: TritonInference, info: ModelInfo, wishes: Wishes, prompts: Sequence[str]) -> AsyncGenerator[Rows, None]:
     """
-    Begin a generation of these prompts; it is cancelled with the context, if it has not ended.
+    What each answer brings; after the last one, or without any, once more nothing. Leaving it cancels the generation.
 
     Raises:
         BadPayload: this model cannot be asked so.
-        InferenceFailed: it cannot be asked, or has failed before its first answer.
+        InferenceFailed: it cannot be asked, or has failed.
     """
-    info, wishes = asked.info, asked.wishes
     profile = profile_of(info)
-    has_details = wishes.has_details and not asked.is_dynamic
     question = Question(
-        is_stream=info.is_decoupled and (asked.is_stream or has_details),  # details have each token's text, which only a stream shows
-        has_details=has_details or (asked.is_stream and not asked.is_dynamic),
+        is_stream=info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details),  # only a stream shows the text of each token
+        has_details=wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic),
     )
     request = profile.request(info, prompts, wishes, question)
     collectors = [
@@ -240,39 +159,69 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
             wishes,
             is_cumulative=profile.is_cumulative,
             repeats_prompt=profile.repeats_prompt(info),
-            keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or profile.level(info) != "text"),
+            keeps_tokens=question.has_details and not wishes.is_stream and (question.is_stream or profile.level(info) != "text"),
         )
         for prompt in prompts
     ]
-    answers, first = await begun(inference.stream(request) if info.is_decoupled else _whole(inference, request))
-    async with aclosing(answers):
-        yield Generation(profile, collectors, answers, first)
+    async with aclosing(inference.stream(request) if info.is_decoupled else _whole(inference, request)) as answers:
+        async for answer in answers:
+            pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
+            outputs = {output.name: (output.datatype, data) for output, data in pairs}
+            found: list[tuple[Sequence[Token], Collector]] = []
+            for row, collector in enumerate(collectors):
+                tokens: Sequence[Token] = ()
+                if not collector.is_over:
+                    piece = profile.piece(outputs, row, len(collectors)) if outputs else Piece(text=b"")
+                    tokens = collector.take(piece, is_final=is_final(answer))
+                found.append((tokens, collector))
+            yield found
+    yield [((), collector) for collector in collectors]
 
 
-async def lines_of(begins: AbstractAsyncContextManager[Generation]) -> Lines:
-    """The tokens of a generation that begins when the first of them is wanted."""
-    async with begins as begun, aclosing(begun.lines()) as lines:
-        async for line in lines:
-            yield line
+async def lines_of(inference: TritonInference, info: ModelInfo, wishes: Wishes, prompt: str) -> Lines:
+    """
+    The tokens of a generation of one prompt, which begins when the first of them is wanted. Raises as `_steps`.
+
+    The backend's last answer may be empty, come long after it has told why it ended, or fail then: no client waits for it, and what was
+    said is said.
+    """
+    has_ended = False
+    try:
+        async with aclosing(_steps(inference, info, wishes, [prompt])) as steps:
+            async for ((tokens, collector),) in steps:
+                if has_ended:
+                    continue
+                for token in tokens[:-1]:
+                    yield token, None
+                has_ended = collector.is_over
+                if tokens or has_ended:
+                    yield tokens[-1] if tokens else Token(None, "", None), collector if has_ended else None
+    except InferenceFailed:
+        if not has_ended:
+            raise
+    if not has_ended:
+        yield Token(None, "", None), collector
 
 
-async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]:
+async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> Sequence[Collector]:
     """
     The answers to all prompts, in their order; one failure fails them all, and cancels the others.
 
     Prompts go together as far as the model batches, else beside each other, `AT_ONCE` of them.
 
     Raises:
-        BadPayload, InferenceFailed: as `generation`.
+        BadPayload, InferenceFailed: as `_steps`.
     """
-    most = max(asked.info.config.max_batch_size, 1) if not asked.info.is_decoupled else 1
+    most = max(info.config.max_batch_size, 1) if not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 
     async def ends(prompts: Sequence[str]) -> Sequence[Collector]:
-        async with places, generation(inference, asked, prompts) as begun:
-            return await begun.ends()
+        async with places, aclosing(_steps(inference, info, wishes, prompts)) as steps:
+            async for rows in steps:
+                found = [collector for _, collector in rows]
+        return found
 
-    parts = await all_of(ends(asked.prompts[start : start + most]) for start in range(0, len(asked.prompts), most))
+    parts = await all_of(ends(wishes.prompts[start : start + most]) for start in range(0, len(wishes.prompts), most))
     return [end for part in parts for end in part]
 
 
@@ -305,5 +254,5 @@ async def merged(sources: Sequence[Lines]) -> AsyncGenerator[tuple[int, Token, C
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def _whole(inference: TritonInference, request: Any) -> Answers:
+async def _whole(inference: TritonInference, request: Any) -> AsyncGenerator[Any, None]:
     yield await inference.infer(request)

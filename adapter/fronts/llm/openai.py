@@ -23,7 +23,7 @@ from adapter.fronts.bodies import parsed
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
-from adapter.fronts.llm.schemas import SSE, Dynamic, Lmi, Meant, Told, Values, Wanted
+from adapter.fronts.llm.schemas import SSE, Dynamic, Lmi, Meant, Told, Values
 from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
@@ -95,14 +95,14 @@ class OpenAi(Lmi):
     end: ClassVar[bytes] = b"data: [DONE]\n\n"
     bad = bad_model = 400
     failures: ClassVar[Mapping[Failure, int]] = {}
-    _wanted: Wanted
+    _wishes: Wishes
 
     def __init__(self, *, is_chat: bool) -> None:
         self.is_chat = is_chat
         self._kind = "chat.completion" if is_chat else "text_completion"
         self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time())}
 
-    def read(self, value: Any) -> Wanted:
+    def read(self, value: Any) -> Wishes:
         """Of a parsed body. Raises HttpError; BadParameter."""
         if not isinstance(value, dict):
             raise HttpError(400, "the body must be a JSON object")
@@ -124,15 +124,15 @@ class OpenAi(Lmi):
         if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
             raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
         options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
-        self._wanted = Wanted(
-            prompts=prompts,
+        self._wishes = replace(
+            wishes,
+            prompts=[prompt for prompt in prompts for _ in range(choices)],
             messages=_messages(given.get("messages")) if self.is_chat else b"",
             choices=choices,
             is_stream=is_stream,
             has_usage=options.include_usage,
-            wishes=wishes,
         )
-        return self._wanted
+        return self._wishes
 
     def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
         """As `Lmi`: a choice each, those of one prompt beside each other."""
@@ -150,13 +150,15 @@ class OpenAi(Lmi):
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
         """As `Lmi`: pieces of choices, each as soon as it is there."""
         ends: list[Collector | None] = [None] * len(lines)
-        for index in range(len(lines)):
-            if self.is_chat:
-                yield self._piece(index, delta={"role": "assistant", "content": ""})
-            elif self._wanted.wishes.has_prompt_in_text:
-                yield self._piece(index, text=self._wanted.prompts[index // self._wanted.choices])
+        begun: set[int] = set()
         async with aclosing(merged(lines)) as tokens:
             async for index, token, end in tokens:
+                if index not in begun:
+                    begun.add(index)
+                    if self.is_chat:
+                        yield self._piece(index, delta={"role": "assistant", "content": ""})
+                    elif self._wishes.has_prompt_in_text:
+                        yield self._piece(index, text=self._wishes.prompts[index])
                 if token.text:
                     said: dict[str, Any] = {"delta": {"content": token.text}} if self.is_chat else {"text": token.text}
                     yield self._piece(index, **said, logprobs=self._log_probs([token]) if has_details else None)
@@ -164,7 +166,7 @@ class OpenAi(Lmi):
                     ends[index] = end
                     said = {"delta": {}} if self.is_chat else {"text": ""}
                     yield self._piece(index, **said, finish_reason=_reason(end))
-        if self._wanted.has_usage:
+        if self._wishes.has_usage:
             yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
 
     def told(self, error: AdapterError | HttpError, names: Collection[str], said: bytes | bytearray = b"") -> Told:
@@ -191,12 +193,12 @@ class OpenAi(Lmi):
             "model": self.model,
             "object": kind,
             "choices": choices,
-            **({"usage": None} if self._wanted.has_usage else {}),
+            **({"usage": None} if self._wishes.has_usage else {}),
         }
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        asked: list[Any] = [end.prompt_tokens for end in ends[:: self._wanted.choices]]
+        asked: list[Any] = [end.prompt_tokens for end in ends[:: self._wishes.choices]]
         made: list[Any] = [end.generated_tokens for end in ends]
         if None in asked or None in made:
             return None
@@ -256,6 +258,6 @@ def understood(to: Meant, value: Any) -> Meant:
     name = value.get("model") if isinstance(value, dict) else None
     found = Meant(schema=schema, own=own, model=name if isinstance(name, str) else "")
     try:
-        return replace(found, wanted=schema.read(value))
+        return replace(found, wishes=schema.read(value))
     except HttpError as error:
         return replace(found, problem=error)

@@ -60,7 +60,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What a caller wants of a generation."""
+    """What a caller wants of a language model."""
 
     max_new_tokens: int
     is_greedy: bool
@@ -75,8 +75,18 @@ class Wishes:
     ignored: Sequence[str] = ()
     """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
-    sequences: int = 1
-    """Of one prompt, of which the likeliest is answered; `n` and `best_of` say it."""
+    prompts: Sequence[str] = ()
+    """One for each choice."""
+    messages: bytes = b""
+    """Of a chat, as JSON: the prompt is made of them."""
+    choices: int = 1
+    """For each prompt. LMI answers the likeliest; there `n` and `best_of` say it."""
+    is_stream: bool | None = None
+    """Tokens as they come; None: the caller does not say."""
+    has_usage: bool = False
+    """A stream has it in its last piece."""
+    is_dynamic: bool = False
+    """The text alone, and nothing else."""
 
 
 def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
@@ -120,7 +130,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
     )
 
 
-def with_sequences(wishes: Wishes, *, is_stream: bool) -> Wishes:
+def with_sequences(wishes: Wishes) -> Wishes:
     """The same, where `n` or `best_of` may ask for several sequences. Raises BadParameter: such a request cannot have them."""
     found: dict[str, Any] = {name: wishes.given[name] for name in ("n", "best_of") if name in wishes.given}
     if not found:
@@ -128,9 +138,9 @@ def with_sequences(wishes: Wishes, *, is_stream: bool) -> Wishes:
     name = max(found, key=lambda name: int(found[name]))
     if wishes.is_greedy or wishes.seed is not None:
         raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
-    if is_stream or found[name] > MOST_PROMPTS:
+    if wishes.is_stream or found[name] > MOST_PROMPTS:
         raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
-    return replace(wishes, sequences=found[name], has_details=True)
+    return replace(wishes, prompts=[*wishes.prompts] * found[name], choices=found[name], is_stream=False, has_details=True)
 
 
 def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:

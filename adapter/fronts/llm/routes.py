@@ -5,15 +5,14 @@ LMI's, TGI's and OpenAI's paths, and the answer to one of their bodies, which ot
 A path that names no model is for LMI_MODEL, or for the only model that serves.
 
 A failure before the first token is a status; a later one is the last line of the stream. How one model's answers look, say the settings,
-and `option.*` of its own `serving.properties`, which beat them; the file's other lines are for DJL Serving's engines. Form: Java's
-properties, without its escapes: no option needs one.
+and `option.*` of its own `serving.properties`, which beat them; the file's other lines are for DJL Serving's engines. An option is a line
+`name=value`.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,14 +23,15 @@ from aiohttp import web
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, Stream, event, json_answer
-from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, place_of, serving
+from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, serving
 from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import AT_ONCE, Asked, Collector, all_of, generation, lines_of, texts
+from adapter.fronts.llm.generating import Collector, lines_of, texts
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
-from adapter.fronts.llm.parameters import MOST_ENTRIES
+from adapter.fronts.llm.parameters import MOST_ENTRIES, Wishes
 from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Meant, Tgi, Told, tgi_body
+from adapter.inference import ModelInfo
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
@@ -101,7 +101,7 @@ class _Handlers:
     async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what is not known here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await info_of(self.inference, place_of(model))
+        info = await info_of(self.inference, model)
         profile = profile_of(info)
         known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
         return json_answer({**_INFO, **known})
@@ -153,7 +153,7 @@ class _Handlers:
         """Also one that others have loaded into this Triton: it has no options of its own."""
         model = self.models.find(name)
         if model is None and await self.inference.is_model_ready(name):
-            return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False)
+            return KnownModel(name, name)
         return model
 
 
@@ -165,8 +165,6 @@ def _model(name: str) -> dict[str, object]:
 
 
 MOST_BYTES = 64 * 1024
-_PAIR = re.compile(r"([^:=\s]+)\s*[:=]?\s*(.*)")
-_CONTINUED = re.compile(r"\\(?:\r\n|\n|\r)\s*")
 _FLAG = {"true": True, "false": False}
 _OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "option.tgi_compat": ("is_tgi_compatible", _FLAG),
@@ -185,7 +183,8 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
         InvalidModel: an option has a value that it cannot have.
     """
     changes: dict[str, Any] = {}
-    for name, value in read(properties.decode("utf-8", "replace") if properties else ""):
+    for line in (properties or b"").decode("utf-8", "replace").splitlines():
+        name, _, value = map(str.strip, line.partition("="))
         if name not in _OPTIONS:
             continue
         field, choices = _OPTIONS[name]
@@ -193,13 +192,6 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
             raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
         changes[field] = choices[value.lower()]
     return replace(settings, **changes)
-
-
-def read(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values of a properties file, in order, without comments."""
-    for line in (line.strip() for line in re.split(r"[\r\n]+", _CONTINUED.sub("", text))):
-        if line[:1] not in ("#", "!") and (found := _PAIR.fullmatch(line)):
-            yield found[1], found[2]
 
 
 Noted = Callable[[HttpError | AdapterError], Told]
@@ -235,42 +227,39 @@ class Answering:
             return failure
 
         try:
-            if said.wanted is None and said.problem is None:
+            if said.wishes is None and said.problem is None:
                 said = await request.read_by(meant, said)
-            if said.problem is not None or said.wanted is None:
+            if said.problem is not None or said.wishes is None:
                 raise said.problem or HttpError(400, "")
-            schema, own, wanted = said.schema, said.own, said.wanted
+            schema, own, wishes = said.schema, said.own, said.wishes
             schema.model = model.name
             has_form = own is not None and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
-            prompts = [await self._chats.prompt(model, wanted.messages)] if wanted.messages else wanted.prompts
-            if wanted.wishes.ignored:
-                note(ignored_parameters=list(wanted.wishes.ignored))
-            asked = Asked(
-                info=await info_of(self._inference, place_of(model)),
-                prompts=[prompt for prompt in prompts for _ in range(wanted.choices)],
-                wishes=wanted.wishes,
-                is_stream=has_form or (own is not None and own.is_streaming) if wanted.is_stream is None else wanted.is_stream,
-                is_dynamic=schema.is_dynamic,
-            )
-            if asked.is_stream:
+            if wishes.messages:
+                wishes = replace(wishes, prompts=[await self._chats.prompt(model, wishes.messages)] * wishes.choices)
+            if wishes.is_stream is None:
+                wishes = replace(wishes, is_stream=has_form or (own is not None and own.is_streaming))
+            if wishes.ignored:
+                note(ignored_parameters=list(wishes.ignored))
+            info = await info_of(self._inference, model)
+            if wishes.is_stream:
                 is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
-                return await self._streamed(request, asked, schema, noted, is_sse=is_sse)
-            ends = await texts(self._inference, asked)
+                return await self._streamed(request, info, wishes, schema, noted, is_sse=is_sse)
+            ends = await texts(self._inference, info, wishes)
         except (HttpError, AdapterError) as error:
             failure = noted(error)
             return json_answer(said.schema.failed(failure), failure.status, error.headers if isinstance(error, HttpError) else None)
         headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
-        return json_answer(schema.answer(ends, has_details=asked.wishes.has_details), headers=headers)
+        return json_answer(schema.answer(ends, has_details=wishes.has_details), headers=headers)
 
-    async def _streamed(self, request: Request, asked: Asked, schema: Lmi, noted: Noted, *, is_sse: bool) -> web.StreamResponse:
+    async def _streamed(
+        self, request: Request, info: ModelInfo, wishes: Wishes, schema: Lmi, noted: Noted, *, is_sse: bool
+    ) -> web.StreamResponse:
         stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
         try:
             async with AsyncExitStack() as stack:
-                generations = [generation(self._inference, asked, [prompt]) for prompt in asked.prompts]
-                begun = await all_of(map(stack.enter_async_context, generations[:AT_ONCE]))
-                sources = [each.lines() for each in begun] + [lines_of(each) for each in generations[AT_ONCE:]]
+                sources = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
                 lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
-                async with aclosing(schema.stream(lines, has_details=asked.wishes.has_details)) as values:
+                async with aclosing(schema.stream(lines, has_details=wishes.has_details)) as values:
                     async for value in values:
                         await stream.write(framed(value))
         except (HttpError, AdapterError) as error:

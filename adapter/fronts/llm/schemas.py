@@ -43,22 +43,6 @@ class Told:
     """Of OpenAI: which one is wrong."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a body asks for."""
-
-    prompts: Sequence[str]
-    wishes: Wishes
-    is_stream: bool | None
-    """None: it does not say."""
-    messages: bytes = b""
-    """Of a chat, as JSON: the prompt is made of them."""
-    choices: int = 1
-    """For each prompt."""
-    has_usage: bool = False
-    """A stream has it in its last piece."""
-
-
 class Lmi:
     """LMI's rolling batch: how a body is read, and how the answers to one request are written. The other schemas differ in parts."""
 
@@ -82,7 +66,7 @@ class Lmi:
     is_list = False
     """An answer that is no stream is one of all prompts."""
 
-    def read(self, value: Any) -> Wanted:
+    def read(self, value: Any) -> Wishes:
         """Of a parsed body. Raises BadPayload; HttpError 400."""
         if not isinstance(value, dict):
             raise BadPayload("the body must be a JSON object with inputs")
@@ -96,10 +80,10 @@ class Lmi:
         wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
         if not isinstance(is_stream, bool | None):
             raise BadPayload("stream must be true or false")
-        if not (self.is_tgi or self.is_dynamic):
-            wishes = with_sequences(wishes, is_stream=bool(is_stream))
-        is_stream = is_stream if wishes.sequences == 1 else False
-        return Wanted(prompts=prompts, wishes=wishes, is_stream=is_stream, choices=wishes.sequences)
+        wishes = replace(wishes, prompts=prompts, is_stream=is_stream)
+        if self.is_dynamic:
+            return replace(wishes, has_details=False, is_dynamic=True)
+        return wishes if self.is_tgi else with_sequences(wishes)
 
     async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
         """The lines of a stream, out of the tokens of each prompt; here there is one."""
@@ -185,7 +169,7 @@ class Meant:
     schema: Lmi
     own: LlmSettings | None = None
     """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
-    wanted: Wanted | None = None
+    wishes: Wishes | None = None
     """None: the body is not read yet."""
     problem: HttpError | AdapterError | None = None
     """Why nothing can be asked."""
@@ -247,10 +231,10 @@ class Tgi(Lmi):
         self._is_stream = is_stream
         """None: the body says it."""
 
-    def read(self, value: Any) -> Wanted:
+    def read(self, value: Any) -> Wishes:
         """As `Lmi`."""
-        wanted = super().read(value)
-        return wanted if self._is_stream is None else replace(wanted, is_stream=self._is_stream)
+        wishes = super().read(value)
+        return wishes if self._is_stream is None else replace(wishes, is_stream=self._is_stream)
 
     def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""

@@ -20,12 +20,13 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event, status_of, stream_headers
-from adapter.fronts.asking import Place, begun, only
+from adapter.fronts.asking import only
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import Asked, Beside, checked, filled
 from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Parameter, add_input, is_final, parameters_of, set_parameters
+from adapter.serving import KnownModel
 from adapter.stubs import service_pb2
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -37,7 +38,7 @@ _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL":
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 
 
-async def whole(inference: TritonInference, place: Place, info: ModelInfo, asking: Asked) -> web.Response:
+async def whole(inference: TritonInference, model: KnownModel, info: ModelInfo, asking: Asked) -> web.Response:
     """
     The model's only answer.
 
@@ -47,35 +48,33 @@ async def whole(inference: TritonInference, place: Place, info: ModelInfo, askin
     """
     response = await (only(inference, asking.request, _NOT_ONE) if info.is_decoupled else inference.infer(asking.request, asking.wire))
     size_bytes = sum(map(len, response.raw_output_contents))
-    return bytes_answer(await off_loop_if_large(size_bytes, partial(generated, response, place.name)), JSON)
+    return bytes_answer(await off_loop_if_large(size_bytes, partial(generated, response, model.name)), JSON)
 
 
-async def streamed(inference: TritonInference, place: Place, asking: Asked, request: Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 
     Raises:
         InferenceFailed: before the first answer, or instead of it.
     """
-    answers, first = await begun(inference.stream(asking.request))
-    async with aclosing(answers):
-        stream = Stream(request, EVENTS)
+    stream = Stream(request, EVENTS)
+    async with aclosing(inference.stream(asking.request)) as answers:
         try:
-            await stream.write(b"" if first is None else _event(place, first))
             async for response in answers:
-                await stream.write(_event(place, response))
+                await stream.write(_event(model, response))
         except (InferenceFailed, HttpError) as failed:
-            if not stream.response.prepared:  # the first answer cannot be written
+            if not stream.response.prepared:
                 raise
             note(error=failed.text)
             await stream.write(event({"error": failed.text}))
     return stream.response
 
 
-async def streamed_as_triton(inference: TritonInference, place: Place, asking: Asked, request: Request) -> web.StreamResponse:
+async def streamed_as_triton(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
     """As `streamed`; where the model itself fails instead of its first answer, that is an event, too, with the failure's status."""
     try:
-        return await streamed(inference, place, asking, request)
+        return await streamed(inference, model, asking, request)
     except InferenceFailed as failed:
         if failed.failure is not Failure.INTERNAL:
             raise
@@ -83,11 +82,11 @@ async def streamed_as_triton(inference: TritonInference, place: Place, asking: A
         return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
 
-def _event(place: Place, response: Any) -> bytes:
+def _event(model: KnownModel, response: Any) -> bytes:
     """Nothing for an answer that only says that the stream has ended."""
     if is_final(response) and not response.outputs:
         return b""
-    return b"data: %s\n\n" % generated(response, place.name)
+    return b"data: %s\n\n" % generated(response, model.name)
 
 
 def meant(info: ModelInfo, version: str, body: bytes) -> Asked:

@@ -12,21 +12,20 @@ import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import orjson
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.asking import Place, info_of, one
+from adapter.fronts.asking import info_of, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
+from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
 from adapter.inference import DATATYPES, ModelInfo, Parameter, add_input, parameters_of, set_parameters
+from adapter.serving import KnownModel
 from adapter.stubs import service_pb2
-
-if TYPE_CHECKING:
-    from adapter.fronts.edge import Request
-    from adapter.triton.inference.client import TritonInference
+from adapter.triton.inference.client import TritonInference
 
 CLASSIFICATION = "classification"
 """Parameter of an output. Source: Triton's classification extension."""
@@ -43,13 +42,13 @@ Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
-async def inferred(inference: TritonInference, place: Place, request: Request, head: Head) -> Written:
+async def inferred(inference: TritonInference, model: KnownModel, request: Request, head: Head) -> Written:
     """
     The whole of it.
 
     Args:
         inference: the server.
-        place: the model.
+        model: which one.
         request: its body is not read yet.
         head: see there.
 
@@ -57,8 +56,8 @@ async def inferred(inference: TritonInference, place: Place, request: Request, h
         HttpError: 400: the body is no request; and as `Request.read_by`.
         InferenceFailed: as `TritonInference.infer`.
     """
-    info = await info_of(inference, place) if head.length == 0 else None
-    return await answer_to(inference, place, await request.read_by(meant, place.model, place.version, head, info, head=head.length))
+    info = await info_of(inference, model) if head.length == 0 else None
+    return await answer_to(inference, model, await request.read_by(meant, model.model_id, model.version, head, info, head=head.length))
 
 
 def meant(model: str, version: str, head: Head, info: ModelInfo | None, body: bytes) -> Asked:
@@ -71,21 +70,21 @@ def meant(model: str, version: str, head: Head, info: ModelInfo | None, body: by
     return asked(model, version, parsed(body[:end]), memoryview(body)[end:])
 
 
-async def answer_to(inference: TritonInference, place: Place, asking: Asked) -> Written:
+async def answer_to(inference: TritonInference, model: KnownModel, asking: Asked) -> Written:
     """The answer in the form that was asked for. Raises as `inferred`."""
-    await _check_classes(inference, place, asking.request)
+    await _check_classes(inference, model, asking.request)
     response = await one(inference, asking.request, asking.wire)
-    response.model_name = place.name
+    response.model_name = model.name
     pairs = zip(response.outputs, response.raw_output_contents, strict=True)
     texts_bytes = sum(len(data) for output, data in pairs if not asking.is_binary(output.name))
     return await off_loop_if_large(texts_bytes, lambda: written(response, asking))
 
 
-async def _check_classes(inference: TritonInference, place: Place, request: Any) -> None:
+async def _check_classes(inference: TritonInference, model: KnownModel, request: Any) -> None:
     """Triton 2.51 dies of classes that are wanted of texts. Raises HttpError 400."""
     names = {output.name for output in request.outputs if CLASSIFICATION in output.parameters}
     if names:
-        for output in (await info_of(inference, place)).metadata.outputs:
+        for output in (await info_of(inference, model)).metadata.outputs:
             if output.name in names and output.datatype == "BYTES":
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 

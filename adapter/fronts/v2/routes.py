@@ -19,14 +19,14 @@ from aiohttp import web
 
 from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
-from adapter.fronts.asking import Place, info_of
+from adapter.fronts.asking import info_of
 from adapter.fronts.bodies import FREE_BYTES, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, head_of, inferred
 from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import Overrides, ServerModel
-from adapter.serving import Models
+from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
@@ -110,9 +110,9 @@ class _Handlers:
         return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
     async def model_ready(self, request: Request) -> web.Response:
-        place = self._place(request)
-        if not await self.inference.is_model_ready(place.model, place.version):
-            raise HttpError(400, f"the model {place.name!r} is not ready")
+        model = self._model(request)
+        if not await self.inference.is_model_ready(model.model_id, model.version):
+            raise HttpError(400, f"the model {model.name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
     async def model(self, request: Request) -> web.Response:
@@ -128,39 +128,36 @@ class _Handlers:
         return json_answer(await self.inference.model_statistics())
 
     async def infer(self, request: Request) -> web.StreamResponse:
-        place = self._place(request)
+        model = self._model(request)
         if request.content_length is None or request.content_length > FREE_BYTES:
-            await info_of(self.inference, place)  # a model that does not exist is told before a long body is read
-        found, length = await inferred(self.inference, place, request, head_of(request.headers.get(HEADER_LENGTH)))
+            await info_of(self.inference, model)  # a model that does not exist is told before a long body is read
+        found, length = await inferred(self.inference, model, request, head_of(request.headers.get(HEADER_LENGTH)))
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(answer)
 
     async def generate(self, request: Request) -> web.StreamResponse:
-        place = self._place(request)
-        info = await info_of(self.inference, place)
-        return compressed(await generate.whole(self.inference, place, info, await request.read_by(generate.meant, info, place.version)))
+        model = self._model(request)
+        info = await info_of(self.inference, model)
+        return compressed(await generate.whole(self.inference, model, info, await request.read_by(generate.meant, info, model.version)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
-        place = self._place(request)
-        asked = await request.read_by(generate.meant, await info_of(self.inference, place), place.version)
-        return await generate.streamed_as_triton(self.inference, place, asked, request)
+        model = self._model(request)
+        asked = await request.read_by(generate.meant, await info_of(self.inference, model), model.version)
+        return await generate.streamed_as_triton(self.inference, model, asked, request)
 
-    def _place(self, request: Request) -> Place:
+    def _model(self, request: Request) -> KnownModel:
         """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
-        version = request.parts.get("version", "")
+        name, version = request.name, request.parts.get("version", "")
         if version and not _VERSION.fullmatch(version):
             raise HttpError(400, "the version in the path must be a number")
-        place = Place(request.name, request.name, version)
-        model = None if self.models is None else self.models.find(place.name) or self.models.find_id(place.model)
-        if model is None:
-            return place
-        if model.is_coming_back:
-            raise ServerUnavailable(f"the model {place.name!r} is being loaded again: Triton has restarted")
-        return replace(place, model=model.model_id, placed=model.placed)
+        model = None if self.models is None else self.models.find(name) or self.models.find_id(name)
+        if model is not None and model.is_coming_back:
+            raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
+        return replace(model or KnownModel(name, name), name=name, version=version)
 
     def _named(self, request: Request) -> tuple[str, str]:
-        place = self._place(request)
-        return place.model, place.version
+        model = self._model(request)
+        return model.model_id, model.version
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""

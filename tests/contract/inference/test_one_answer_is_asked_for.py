@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.fronts.asking import Place, info_of, one
+from adapter.fronts.asking import info_of, one
 from adapter.inference import Failure, InferenceFailed
+from adapter.serving import KnownModel
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import numbers, of, texts
 from tests.fakes.v2_server import V2Server
 
-M = Place("m", "m")
+M = KnownModel("m", "m")
 
 
 @pytest.mark.real_triton
@@ -23,7 +24,7 @@ async def test_a_decoupled_one_that_fails(inference: TritonInference) -> None:
 
 
 async def test_what_is_known_of_a_placed_model_is_used_as_long_as_it_is_placed(server: V2Server, asked: TritonInference) -> None:
-    first, second = Place("m", "m", placed="1"), Place("m", "m", placed="2")
-    for place, asked_so_far in ((first, 1), (first, 1), (second, 2), (second, 2), (M, 3), (M, 4)):
-        await info_of(asked, place)
+    first, second = KnownModel("m", "m", placed="1"), KnownModel("m", "m", placed="2")
+    for model, asked_so_far in ((first, 1), (first, 1), (second, 2), (second, 2), (M, 3), (M, 4)):
+        await info_of(asked, model)
         assert len(server.requests) == asked_so_far

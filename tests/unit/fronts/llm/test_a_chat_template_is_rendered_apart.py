@@ -24,7 +24,7 @@ MANY = '{"chat_template": [{"name": ["x"]}, 1, {"name": "default", "template": "
 
 
 def a_model(name: str) -> KnownModel:
-    return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False)
+    return KnownModel(name, name)
 
 
 @asynccontextmanager

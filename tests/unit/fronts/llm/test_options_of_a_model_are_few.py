@@ -1,4 +1,4 @@
-"""`serving.properties`: Java's form, few names, and values that are checked."""
+"""`serving.properties`: few names, and values that are checked."""
 
 from __future__ import annotations
 
@@ -11,30 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from adapter.fronts.llm.routes import options_of, read
+from adapter.fronts.llm.routes import options_of
 from adapter.settings.fronts import LlmSettings
 from tests.unit.fronts.llm.rigs import settings
 
 PLAIN = settings()
-
-
-@pytest.mark.parametrize(
-    ("text", "pairs"),
-    [
-        ("a=b", [("a", "b")]),
-        ("a = b ", [("a", "b")]),
-        ("  a:b", [("a", "b")]),
-        ("a b c", [("a", "b c")]),
-        ("a", [("a", "")]),
-        ("a=", [("a", "")]),
-        ("a==b", [("a", "=b")]),
-        ("# a=b\n! a=b\n\n  # c", []),
-        ("a=1\r\nb=2\rc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
-        ("a=1\na=2", [("a", "1"), ("a", "2")]),
-    ],
-)
-def test_the_form(text: str, pairs: list[tuple[str, str]]) -> None:
-    assert list(read(text)) == pairs
 
 
 @pytest.mark.parametrize(
@@ -45,7 +26,8 @@ def test_the_form(text: str, pairs: list[tuple[str, str]]) -> None:
         ("option.enable_streaming=True", {"is_streaming": True}),
         ("option.rolling_batch=disable", {"rolling_batch": "disable"}),
         ("option.rolling_batch=vllm", {"rolling_batch": "vllm"}),
-        ("option.tensor_parallel_degree=4\nengine=MPI", {}),
+        ("option.tensor_parallel_degree=4\r\nengine=MPI\n#option.tgi_compat=true", {}),
+        ("  option.tgi_compat = true ", {"is_tgi_compatible": True}),
         ("option.tgi_compat=false\noption.tgi_compat=true", {"is_tgi_compatible": True}),
     ],
 )
