@@ -131,6 +131,7 @@ class Ending:
         loads = adapter.server._loads
         is_kept = adapter.life in self._world.halved or self._world.files.failed_deletes  # until the next purge or start
         foreign = ("foreign", PROBE) if is_kept else "foreign"
+        kept = adapter.volume.trash._left  # what the disk has refused to delete is tried again
         left: dict[str, object] = {
             "loads": [*loads._loads],
             "slots": loads._limits.slots - loads._slots._value,
@@ -138,7 +139,7 @@ class Ending:
             "models": [model.model_id for model in adapter.lifecycle.registry],
             "memory": self._triton.held,
             "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith(foreign)],
-            "staging": [path.name for path in adapter.volume.staging_dir.iterdir() if path not in adapter.volume.trash._left],  # tried again
+            "staging": [path.name for path in adapter.volume.staging_dir.iterdir() if path not in kept],
             "trash": [path.name for path in adapter.volume.trash_dir.iterdir()] if not self._world.files.failed_deletes else [],
             "records": list(adapter.journal.records),
             "reserved": adapter.space.counted_bytes("staging"),
