@@ -46,12 +46,12 @@ class CapacitySettings(Group):
     """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
     max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", kinds.REQUESTS_OR_NONE, "0")
     """
-        Parallel inference requests per model copy; 0 = no limit. `auto`: of each model's own config (instances, batches, queue); 16
+    Parallel inference requests per model copy; 0 = no limit. `auto`: of each model's own config (instances, batches, queue); 16
     where it has none.
     """
     source: str = setting("CAPACITY_SOURCE", choice("word", "configured", "measured"), "configured")
     """
-        `configured`: capacity = memory − buffer. `measured`: the limit of Triton's container − the larger of the buffer and what
+    `configured`: capacity = memory − buffer. `measured`: the limit of Triton's container − the larger of the buffer and what
     Triton and growing models were seen to take; as configured while nothing is reported.
     """
     runtime_version: str = setting("RUNTIME_VERSION", kinds.TEXT, "v1")
