@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from adapter.fronts.llm.backends import Piece, Question, Token, profile_of
+from adapter.fronts.llm.backends import Piece, Token, profile_of
 from adapter.fronts.llm.parameters import Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
@@ -148,19 +148,13 @@ async def _steps(inference: TritonInference, info: ModelInfo, wishes: Wishes, pr
         InferenceFailed: it cannot be asked, or has failed.
     """
     profile = profile_of(info)
-    question = Question(
-        is_stream=info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details),  # only a stream shows the text of each token
-        has_details=wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic),
-    )
-    request = profile.request(info, prompts, wishes, question)
+    is_cumulative, repeats_prompt = profile.is_cumulative, profile.repeats_prompt(info)
+    is_stream = info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details)  # only a stream shows the text of each token
+    keeps_tokens = wishes.has_details and not wishes.is_stream and (is_stream or profile.level(info) != "text")
+    has_details = wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic)
+    request = profile.request(info, prompts, replace(wishes, is_stream=is_stream, has_details=has_details))
     collectors = [
-        Collector(
-            prompt,
-            wishes,
-            is_cumulative=profile.is_cumulative,
-            repeats_prompt=profile.repeats_prompt(info),
-            keeps_tokens=question.has_details and not wishes.is_stream and (question.is_stream or profile.level(info) != "text"),
-        )
+        Collector(prompt, wishes, is_cumulative=is_cumulative, repeats_prompt=repeats_prompt, keeps_tokens=keeps_tokens)
         for prompt in prompts
     ]
     async with aclosing(inference.stream(request) if info.is_decoupled else _whole(inference, request)) as answers:

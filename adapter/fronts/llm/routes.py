@@ -6,15 +6,16 @@ A path that names no model is for LMI_MODEL, or for the only model that serves.
 
 A failure before the first token is a status; a later one is the last line of the stream. How one model's answers look, say the settings,
 and `option.*` of its own `serving.properties`, which beat them; the file's other lines are for DJL Serving's engines. An option is a line
-`name=value`.
+`name=value`, or `name: value`.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +35,7 @@ from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi
 from adapter.inference import ModelInfo
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import KnownModel, Models
-from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
+from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
@@ -165,14 +166,8 @@ def _model(name: str) -> dict[str, object]:
 
 
 MOST_BYTES = 64 * 1024
-_FLAG = {"true": True, "false": False}
-_OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "option.tgi_compat": ("is_tgi_compatible", _FLAG),
-    "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
-    "option.enable_streaming": ("is_streaming", _FLAG),
-    "option.rolling_batch": ("rolling_batch", {word: word for word in ROLLING_BATCHES}),
-}
-"""Name → field of `LlmSettings`, and its values by their words."""
+_OPTIONS = {entry.metadata["env"].lower().replace("_", ".", 1): entry for entry in fields(LlmSettings)}
+"""Field of the settings, by the name that DJL Serving has for it: `option.rolling_batch`."""
 
 
 def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
@@ -184,13 +179,12 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
     """
     changes: dict[str, Any] = {}
     for line in (properties or b"").decode("utf-8", "replace").splitlines():
-        name, _, value = map(str.strip, line.partition("="))
-        if name not in _OPTIONS:
-            continue
-        field, choices = _OPTIONS[name]
-        if value.lower() not in choices:
-            raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
-        changes[field] = choices[value.lower()]
+        name, value, *_ = *re.split(r"\s*[=:]\s*", line.strip(), maxsplit=1), ""
+        if name.startswith("option.") and (entry := _OPTIONS.get(name)):
+            try:
+                changes[entry.name] = entry.metadata["kind"].parse(value[:64])
+            except ValueError as error:
+                raise InvalidModel(f"{OPTIONS_FILE}: {name}: {error}") from None
     return replace(settings, **changes)
 
 
