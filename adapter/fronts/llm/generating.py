@@ -219,6 +219,12 @@ async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> 
     return [end for part in parts for end in part]
 
 
+def total(counts: Iterable[int | None]) -> int | None:
+    """Of all; None: one is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
+
+
 async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:
     """The results of all, in their order. The first failure cancels the others; it is raised when all have ended."""
     tasks = [asyncio.ensure_future(work) for work in works]

@@ -21,7 +21,7 @@ from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import parsed
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged, total
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
 from adapter.fronts.llm.schemas import SSE, Dynamic, Lmi, Meant, Told, Values
 from adapter.inference import Failure
@@ -198,11 +198,10 @@ class OpenAi(Lmi):
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        asked: list[Any] = [end.prompt_tokens for end in ends[:: self._wishes.choices]]
-        made: list[Any] = [end.generated_tokens for end in ends]
-        if None in asked or None in made:
+        prompt = total(end.prompt_tokens for end in ends[:: self._wishes.choices])
+        completion = total(end.generated_tokens for end in ends)
+        if prompt is None or completion is None:
             return None
-        prompt, completion = sum(asked), sum(made)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:

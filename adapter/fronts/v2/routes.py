@@ -19,7 +19,6 @@ from aiohttp import web
 
 from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
-from adapter.fronts.asking import info_of
 from adapter.fronts.bodies import FREE_BYTES, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
@@ -130,19 +129,19 @@ class _Handlers:
     async def infer(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
         if request.content_length is None or request.content_length > FREE_BYTES:
-            await info_of(self.inference, model)  # a model that does not exist is told before a long body is read
+            await self.inference.model_info(model)  # a model that does not exist is told before a long body is read
         found, length = await inferred(self.inference, model, request, head_of(request.headers.get(HEADER_LENGTH)))
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(answer)
 
     async def generate(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
-        info = await info_of(self.inference, model)
-        return compressed(await generate.whole(self.inference, model, info, await request.read_by(generate.meant, info, model.version)))
+        info = await self.inference.model_info(model)
+        return compressed(await generate.whole(self.inference, model, await request.read_by(generate.meant, info, model.version)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
-        asked = await request.read_by(generate.meant, await info_of(self.inference, model), model.version)
+        asked = await request.read_by(generate.meant, await self.inference.model_info(model), model.version)
         return await generate.streamed_as_triton(self.inference, model, asked, request)
 
     def _model(self, request: Request) -> KnownModel:
