@@ -148,10 +148,6 @@ class PlainText(Profile):
         set_parameters(inputs.request, parameters)
         inputs.put_flags(stream=bool(wishes.is_stream))
 
-    def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
-        """As `Profile`."""
-        return Piece(text=Row(outputs, row, rows).text(TEXT))
-
 
 class Vllm(Profile):
     """The vLLM backend. Source of names and shapes: its `src/utils/request.py`."""

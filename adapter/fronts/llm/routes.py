@@ -245,11 +245,11 @@ class Answering:
                     async for value in values:
                         await stream.write(framed(value))
         except (HttpError, AdapterError) as error:
-            failure = said.schema.told(error, (model.name, model.model_id), request.said)
-            note(reason=failure.reason, error=failure.text)
+            status = said.schema.status(error, (model.name, model.model_id), request.said)
+            note(reason=getattr(error, "reason", "payload"), error=error.text)
             if stream is None or not stream.response.prepared:
-                return json_answer(said.schema.failed(failure), failure.status, error.headers if isinstance(error, HttpError) else None)
-            await stream.write(framed(said.schema.broken(failure)))
+                return json_answer(said.schema.failed(status, error), status, getattr(error, "headers", None))
+            await stream.write(framed(said.schema.broken(status, error)))
         if said.schema.end:
             await stream.write(said.schema.end)
         return stream.response
