@@ -137,7 +137,7 @@ class PlainText(Profile):
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
         parameters: dict[str, Parameter] = {}
-        for name, value in {"max_new_tokens": wishes.max_new_tokens, **all_given(wishes)}.items():
+        for name, value in {"max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
             entry = inputs.first(name, "max_tokens") if name == "max_new_tokens" else inputs.first(name)
             if value and (name in self.never_told or (name in self.inputs_alone and entry is None)):
                 raise self.lacking(name)
@@ -169,7 +169,7 @@ class Vllm(Profile):
         sampling: dict[str, Any] = {"max_tokens": wishes.max_new_tokens}
         if wishes.is_greedy:
             sampling["temperature"] = 0
-        for name, value in sorted(all_given(wishes).items()):
+        for name, value in sorted(wishes.given.items()):
             if name in ("n", "best_of") and wishes.choices > 1:
                 continue  # each sequence is a request
             if name not in self.names:
@@ -215,14 +215,13 @@ class TrtLlm(Profile):
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
         inputs.put(self.most, [wishes.max_new_tokens], parameter="max_new_tokens")
-        given = all_given(wishes)
-        for name, value in given.items():
+        for name, value in wishes.given.items():
             found = inputs.first(*self.names.get(name, ()))
             if found is None:
                 raise self.lacking(name)
             inputs.put(found, value if isinstance(value, list) else [value], parameter=name)
         for name, value in ({"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]).items():
-            if name not in given and (found := inputs.first(*self.names[name])):
+            if name not in wishes.given and (found := inputs.first(*self.names[name])):
                 inputs.put(found, [value])
         self.ask(inputs, wishes)
 
@@ -266,16 +265,6 @@ def profile_of(info: ModelInfo) -> Profile:
 def takes(info: ModelInfo, name: str) -> bool:
     """Whether the model has this input."""
     return any(entry.name == name for entry in info.metadata.inputs)
-
-
-def all_given(wishes: Wishes) -> dict[str, Any]:
-    """Everything that was asked for but the number of tokens, by LMI's names."""
-    given: dict[str, Any] = dict(wishes.given)
-    if wishes.stops:
-        given["stop_sequences"] = list(wishes.stops)
-    if wishes.seed is not None:
-        given["seed"] = wishes.seed
-    return given
 
 
 def _token(number: int, entry: Mapping[str, Any]) -> Token:

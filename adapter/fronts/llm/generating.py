@@ -30,7 +30,7 @@ class Collector:
 
     def __init__(self, prompt: str, wishes: Wishes, *, is_cumulative: bool, repeats_prompt: bool, keeps_tokens: bool) -> None:
         self.prompt = prompt
-        self.seed = wishes.seed
+        self.seed = wishes.given.get("seed")
         self.tokens: list[Token] | None = [] if keeps_tokens else None
         self.prompt_tokens: int | None = None
         self.is_over = False
@@ -106,7 +106,7 @@ class Collector:
 
     @property
     def _has_stops(self) -> bool:
-        return bool(self._wishes.stops or self._wishes.given.get("stop_token_ids"))
+        return bool({"stop_sequences", "stop_token_ids"} & self._wishes.given.keys())
 
     def _why_stopped(self) -> str | None:
         """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
@@ -116,9 +116,8 @@ class Collector:
             return "eos_token"
         if not self._told or self._told[-1].id is None:
             return None
-        text = "".join(token.text or "" for token in self._told)
-        ids: Any = self._wishes.given.get("stop_token_ids") or ()
-        is_met = any(stop in text for stop in self._wishes.stops) or self._told[-1].id in ids
+        text, given = "".join(token.text or "" for token in self._told), self._wishes.given
+        is_met = any(stop in text for stop in given.get("stop_sequences", ())) or self._told[-1].id in given.get("stop_token_ids", ())
         return "stop_sequence" if is_met else "eos_token"
 
 

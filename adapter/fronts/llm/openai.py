@@ -114,7 +114,7 @@ class OpenAi(Lmi):
         if checked("echo", bool, given.get("echo", False)) and self.is_chat:
             raise BadParameter("echo", "is of completions")
         choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
-        if choices > 1 and wishes.seed is not None:
+        if choices > 1 and "seed" in wishes.given:
             raise BadParameter("n", "with a seed all choices would be equal")
         prompt = given.get("prompt")
         prompts = [] if self.is_chat else checked("prompt", _PROMPTS, prompt if isinstance(prompt, list) else [prompt])

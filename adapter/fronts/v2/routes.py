@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -35,6 +37,8 @@ RESTORE_SECONDS = 60.0
 """So long the front is not ready because of models that are being loaded again."""
 _VERSION = re.compile(r"[0-9]{1,18}")
 CONFIG, FILE = "config", "file:"
+Question = Callable[[TritonInference, str, str], Awaitable[Mapping[str, Any]]]
+"""Of a model and a version."""
 
 
 def front(
@@ -63,9 +67,9 @@ def front(
     for place in PLACES:
         routes += [
             Route("GET", f"{place}/ready", handlers.model_ready, "health"),
-            Route("GET", place, handlers.model, "metadata"),
-            Route("GET", f"{place}/config", handlers.config, "model-config"),
-            Route("GET", f"{place}/stats", handlers.statistics, "statistics"),
+            Route("GET", place, partial(handlers.told, question=TritonInference.model_metadata), "metadata"),
+            Route("GET", f"{place}/config", partial(handlers.told, question=TritonInference.model_config), "model-config"),
+            Route("GET", f"{place}/stats", partial(handlers.told, question=TritonInference.model_statistics), "statistics"),
             Route("POST", f"{place}/infer", handlers.infer, "inference"),
             Route("POST", f"{place}/generate", handlers.generate, "inference"),
             Route("POST", f"{place}/generate_stream", handlers.generate_stream, "inference"),
@@ -114,14 +118,9 @@ class _Handlers:
             raise HttpError(400, f"the model {model.name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
-    async def model(self, request: Request) -> web.Response:
-        return json_answer(await self.inference.model_metadata(*self._named(request)))
-
-    async def config(self, request: Request) -> web.Response:
-        return json_answer(await self.inference.model_config(*self._named(request)))
-
-    async def statistics(self, request: Request) -> web.Response:
-        return json_answer(await self.inference.model_statistics(*self._named(request)))
+    async def told(self, request: Request, *, question: Question) -> web.Response:
+        model = self._model(request)
+        return json_answer(await question(self.inference, model.model_id, model.version))
 
     async def all_statistics(self, _request: Request) -> web.Response:
         return json_answer(await self.inference.model_statistics())
@@ -153,10 +152,6 @@ class _Handlers:
         if model is not None and model.is_coming_back:
             raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
         return replace(model or KnownModel(name, name), name=name, version=version)
-
-    def _named(self, request: Request) -> tuple[str, str]:
-        model = self._model(request)
-        return model.model_id, model.version
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
