@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from adapter.errors import Rejected
+from adapter.errors import ModelNotLoaded, Rejected, ServerUnavailable
 from adapter.model import ModelSpec
 
 
@@ -43,6 +43,25 @@ class KnownModel:
     def is_coming(self) -> bool:
         """It is being loaded, for the first time or again."""
         return not self.is_serving and not self.is_going
+
+
+NOT_FOUND = "Model not found: "
+"""Of all fronts that have a text of their own for it; then comes the name."""
+
+
+def serving(model: KnownModel | None, name: str) -> KnownModel:
+    """
+    A model that serves; `model` is what was found by this name.
+
+    Raises:
+        ServerUnavailable: it is being loaded again.
+        ModelNotLoaded: it does not serve.
+    """
+    if model is not None and model.is_coming_back:
+        raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
+    if model is None or not model.is_serving:
+        raise ModelNotLoaded(f"{NOT_FOUND}{name}")
+    return model
 
 
 @dataclass(frozen=True)

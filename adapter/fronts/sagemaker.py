@@ -27,18 +27,17 @@ from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
-from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, serving
 from adapter.fronts.bodies import parsed, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai, understood
-from adapter.fronts.llm.routes import TARGET, Answering, target_of
+from adapter.fronts.llm.routes import TARGET, Answering, obstacle_of, target_of
 from adapter.fronts.llm.schemas import Meant
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import Asked, answer_to, asked, head_of, inferred
 from adapter.inference import Failure, InferenceFailed, ModelInfo
 from adapter.model import ModelSpec, Named, id_problem
-from adapter.serving import KnownModel, Models
+from adapter.serving import NOT_FOUND, KnownModel, Models, serving
 from adapter.settings.fronts import SageMakerSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -156,13 +155,13 @@ class _Handlers:
         try:
             if is_binary is None and _is_json(content_type):
                 return await self._of_json(request, model)
-            head = head_of(is_binary[1] if is_binary else "0", "json-header-size")
+            head = head_of(is_binary[1] if is_binary else "0")
             return _written(*await inferred(self.inference, model, request, head))
         except InferenceFailed as failed:
             raise self._told(failed, model, request) from failed
 
     async def _of_json(self, request: Request, model: KnownModel) -> web.StreamResponse:
-        info = await info_of(self.inference, model)
+        info = await self.inference.model_info(model)
         language = await self.answering.opened(model, request.front)
         schema, found = await request.read_by(meant, self.settings.schema, info, language)
         self._serving(model.name)  # a DELETE may have come before the end of the body
@@ -171,7 +170,7 @@ class _Handlers:
         if schema == "infer":
             return _written(*await answer_to(self.inference, model, found))
         if schema == "generate":
-            return await generate.whole(self.inference, model, info, found)
+            return await generate.whole(self.inference, model, found)
         return await generate.streamed(self.inference, model, found, request)
 
     def _serving(self, name: str) -> KnownModel:

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from adapter.inference import DATATYPES, InferenceFailed, add_input, joined, split
+from adapter.serving import KnownModel
 from adapter.settings import read_group
 from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
 from adapter.spi import calls
@@ -107,7 +108,7 @@ async def _infer(model_id: str, given: Mapping[str, Sequence[str]]) -> str:
     triton = read_group(TritonSettings)
     client = TritonInference(triton.target, triton.call_headers)
     try:
-        info = (await client.model_info(model_id)).metadata
+        info = (await client.model_info(KnownModel(model_id, model_id))).metadata
         names = [tensor.name for tensor in info.inputs]
         if unknown := sorted(given.keys() - set(names)):
             raise NotDoneError(f"{model_id} has no input {', '.join(unknown)}; it has {', '.join(names)}")

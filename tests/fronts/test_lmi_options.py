@@ -16,7 +16,7 @@ from tests.real.models import Files, affine, write
 OPTIONED: Mapping[str, Callable[[], Files]] = {
     "tgi": lambda: with_options(vllm(), "engine=MPI\noption.model_id=org/name\noption.tgi_compat=true\n"),
     "no_tgi": lambda: with_options(vllm(), "option.tgi_compat: FALSE\noption.output_formatter=auto\noption.rolling_batch=auto\n"),
-    "sse": lambda: with_options(vllm(), "# a comment\noption.output_formatter \\\n  = sse"),
+    "sse": lambda: with_options(vllm(), "# a comment\n option.output_formatter  = sse"),
     "jsonlines": lambda: with_options(vllm(), "option.output_formatter=jsonlines\r\n"),
     "streams": lambda: with_options(vllm(), "option.enable_streaming=true"),
     "dynamic": lambda: with_options(vllm(), "option.rolling_batch=disable"),
@@ -67,7 +67,7 @@ def test_the_dynamic_schema_for_every_request(models: FrontsPod) -> None:
 
 def test_a_bad_option_is_named_and_fails_that_model_alone(models: FrontsPod) -> None:
     answer = two(models.llm, "bad")
-    text = "serving.properties: option.output_formatter is 'xml'; it can be auto, json, jsonlines, sse"
+    text = "serving.properties: option.output_formatter: 'xml' is none of auto, json, jsonlines, sse"
     assert (answer.status, answer.json) == (424, {"error": text, "code": 424})
 
 

@@ -46,16 +46,6 @@ class Piece:
     """Of this answer alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What of a generation its caller will see, so the backend must tell."""
-
-    is_stream: bool
-    """An answer a token."""
-    has_details: bool
-    """Tokens, and why it ended."""
-
-
 class Profile(ABC):
     """One kind of backend."""
 
@@ -79,35 +69,35 @@ class Profile(ABC):
         """Whether its text may begin with the prompt."""
         return not takes(info, self.excludes)
 
-    def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes, question: Question) -> Any:
+    def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes) -> Any:
         """
-        The ModelInferRequest for these prompts, a row for each.
+        The ModelInferRequest for these prompts, a row for each; `wishes.is_stream`: an answer for each token.
 
         Raises:
             BadParameter: the backend does not have a parameter that was given.
         """
         inputs = Inputs(info, len(prompts))
         inputs.put(PROMPT, prompts, rows=True)
-        self.fill(inputs, wishes, question)
+        self.fill(inputs, wishes)
         return inputs.request
 
     @abstractmethod
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
+    def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """Put all but the prompts. Raises BadParameter."""
 
-    def ask(self, inputs: Inputs, question: Question) -> None:
+    def ask(self, inputs: Inputs, wishes: Wishes) -> None:
         """Put what decides what the answers tell, by the names that backends have for it: the model takes some of them."""
         inputs.put_flags(
-            stream=question.is_stream,
-            streaming=question.is_stream,
+            stream=bool(wishes.is_stream),
+            streaming=bool(wishes.is_stream),
             exclude_input_in_output=True,
             sampling_param_exclude_input_from_output=True,
             return_finish_reason=True,
             return_stop_reason=True,
-            return_logprobs=question.has_details,
-            return_log_probs=question.has_details,
+            return_logprobs=wishes.has_details,
+            return_log_probs=wishes.has_details,
             return_num_input_tokens=True,
-            return_num_output_tokens=self.counts_in_streams or not question.is_stream,
+            return_num_output_tokens=self.counts_in_streams or not wishes.is_stream,
         )
 
     def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
@@ -144,10 +134,10 @@ class PlainText(Profile):
     inputs_alone = frozenset({"best_of", "num_beams", "grammar"})
     """A model that can do these says so by an input: a parameter of the request could be ignored without a sign."""
 
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
+    def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
         parameters: dict[str, Parameter] = {}
-        for name, value in {"max_new_tokens": wishes.max_new_tokens, **all_given(wishes)}.items():
+        for name, value in {"max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
             entry = inputs.first(name, "max_tokens") if name == "max_new_tokens" else inputs.first(name)
             if value and (name in self.never_told or (name in self.inputs_alone and entry is None)):
                 raise self.lacking(name)
@@ -156,11 +146,7 @@ class PlainText(Profile):
             else:
                 parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
         set_parameters(inputs.request, parameters)
-        inputs.put_flags(stream=question.is_stream)
-
-    def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
-        """As `Profile`."""
-        return Piece(text=Row(outputs, row, rows).text(TEXT))
+        inputs.put_flags(stream=bool(wishes.is_stream))
 
 
 class Vllm(Profile):
@@ -178,21 +164,21 @@ class Vllm(Profile):
     }  # fmt: skip
     """LMI's name → vLLM's, in `SamplingParams`."""
 
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
+    def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
         sampling: dict[str, Any] = {"max_tokens": wishes.max_new_tokens}
         if wishes.is_greedy:
             sampling["temperature"] = 0
-        for name, value in sorted(all_given(wishes).items()):
+        for name, value in sorted(wishes.given.items()):
             if name in ("n", "best_of") and wishes.choices > 1:
                 continue  # each sequence is a request
             if name not in self.names:
                 raise self.lacking(name)
             sampling[self.names[name]] = value
-        if question.has_details:
+        if wishes.has_details:
             sampling.setdefault("logprobs", 0)  # of the token itself, and of no other
         inputs.put("sampling_parameters", [json.dumps(sampling)])
-        self.ask(inputs, question)
+        self.ask(inputs, wishes)
 
     def tokens(self, found: Row) -> Sequence[Token] | None:
         """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
@@ -226,19 +212,18 @@ class TrtLlm(Profile):
     defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}
     """Of sampling, where they are not given: without them it would be greedy. LMI's (its schema says so), and TGI's."""
 
-    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> None:
+    def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
         inputs.put(self.most, [wishes.max_new_tokens], parameter="max_new_tokens")
-        given = all_given(wishes)
-        for name, value in given.items():
+        for name, value in wishes.given.items():
             found = inputs.first(*self.names.get(name, ()))
             if found is None:
                 raise self.lacking(name)
             inputs.put(found, value if isinstance(value, list) else [value], parameter=name)
         for name, value in ({"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]).items():
-            if name not in given and (found := inputs.first(*self.names[name])):
+            if name not in wishes.given and (found := inputs.first(*self.names[name])):
                 inputs.put(found, [value])
-        self.ask(inputs, question)
+        self.ask(inputs, wishes)
 
     def tokens(self, found: Row) -> Sequence[Token] | None:
         """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
@@ -280,16 +265,6 @@ def profile_of(info: ModelInfo) -> Profile:
 def takes(info: ModelInfo, name: str) -> bool:
     """Whether the model has this input."""
     return any(entry.name == name for entry in info.metadata.inputs)
-
-
-def all_given(wishes: Wishes) -> dict[str, Any]:
-    """Everything that was asked for but the number of tokens, by LMI's names."""
-    given: dict[str, Any] = dict(wishes.given)
-    if wishes.stops:
-        given["stop_sequences"] = list(wishes.stops)
-    if wishes.seed is not None:
-        given["seed"] = wishes.seed
-    return given
 
 
 def _token(number: int, entry: Mapping[str, Any]) -> Token:

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from adapter.fronts.llm.backends import Piece, Question, Token, profile_of
+from adapter.fronts.llm.backends import Piece, Token, profile_of
 from adapter.fronts.llm.parameters import Wishes
 from adapter.inference import InferenceFailed, ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
@@ -30,7 +30,7 @@ class Collector:
 
     def __init__(self, prompt: str, wishes: Wishes, *, is_cumulative: bool, repeats_prompt: bool, keeps_tokens: bool) -> None:
         self.prompt = prompt
-        self.seed = wishes.seed
+        self.seed = wishes.given.get("seed")
         self.tokens: list[Token] | None = [] if keeps_tokens else None
         self.prompt_tokens: int | None = None
         self.is_over = False
@@ -106,7 +106,7 @@ class Collector:
 
     @property
     def _has_stops(self) -> bool:
-        return bool(self._wishes.stops or self._wishes.given.get("stop_token_ids"))
+        return bool({"stop_sequences", "stop_token_ids"} & self._wishes.given.keys())
 
     def _why_stopped(self) -> str | None:
         """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
@@ -116,9 +116,8 @@ class Collector:
             return "eos_token"
         if not self._told or self._told[-1].id is None:
             return None
-        text = "".join(token.text or "" for token in self._told)
-        ids: Any = self._wishes.given.get("stop_token_ids") or ()
-        is_met = any(stop in text for stop in self._wishes.stops) or self._told[-1].id in ids
+        text, given = "".join(token.text or "" for token in self._told), self._wishes.given
+        is_met = any(stop in text for stop in given.get("stop_sequences", ())) or self._told[-1].id in given.get("stop_token_ids", ())
         return "stop_sequence" if is_met else "eos_token"
 
 
@@ -148,19 +147,13 @@ async def _steps(inference: TritonInference, info: ModelInfo, wishes: Wishes, pr
         InferenceFailed: it cannot be asked, or has failed.
     """
     profile = profile_of(info)
-    question = Question(
-        is_stream=info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details),  # only a stream shows the text of each token
-        has_details=wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic),
-    )
-    request = profile.request(info, prompts, wishes, question)
+    is_cumulative, repeats_prompt = profile.is_cumulative, profile.repeats_prompt(info)
+    is_stream = info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details)  # only a stream shows the text of each token
+    keeps_tokens = wishes.has_details and not wishes.is_stream and (is_stream or profile.level(info) != "text")
+    has_details = wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic)
+    request = profile.request(info, prompts, replace(wishes, is_stream=is_stream, has_details=has_details))
     collectors = [
-        Collector(
-            prompt,
-            wishes,
-            is_cumulative=profile.is_cumulative,
-            repeats_prompt=profile.repeats_prompt(info),
-            keeps_tokens=question.has_details and not wishes.is_stream and (question.is_stream or profile.level(info) != "text"),
-        )
+        Collector(prompt, wishes, is_cumulative=is_cumulative, repeats_prompt=repeats_prompt, keeps_tokens=keeps_tokens)
         for prompt in prompts
     ]
     async with aclosing(inference.stream(request) if info.is_decoupled else _whole(inference, request)) as answers:
@@ -223,6 +216,12 @@ async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> 
 
     parts = await all_of(ends(wishes.prompts[start : start + most]) for start in range(0, len(wishes.prompts), most))
     return [end for part in parts for end in part]
+
+
+def total(counts: Iterable[int | None]) -> int | None:
+    """Of all; None: one is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
 
 
 async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:

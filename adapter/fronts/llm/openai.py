@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
@@ -17,13 +17,12 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import orjson
 
-from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import parsed
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged, total
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
-from adapter.fronts.llm.schemas import SSE, Dynamic, Lmi, Meant, Told, Values
+from adapter.fronts.llm.schemas import SSE, Dynamic, Fault, Lmi, Meant, Values
 from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
@@ -115,7 +114,7 @@ class OpenAi(Lmi):
         if checked("echo", bool, given.get("echo", False)) and self.is_chat:
             raise BadParameter("echo", "is of completions")
         choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
-        if choices > 1 and wishes.seed is not None:
+        if choices > 1 and "seed" in wishes.given:
             raise BadParameter("n", "with a seed all choices would be equal")
         prompt = given.get("prompt")
         prompts = [] if self.is_chat else checked("prompt", _PROMPTS, prompt if isinstance(prompt, list) else [prompt])
@@ -169,17 +168,12 @@ class OpenAi(Lmi):
         if self._wishes.has_usage:
             yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
 
-    def told(self, error: AdapterError | HttpError, names: Collection[str], said: bytes | bytearray = b"") -> Told:
+    def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`; the text names a field as its caller does."""
-        found = super().told(error, names, said)
         if not isinstance(error, BadParameter):
-            return found
+            return error_body(status, error.text)
         field = _FIELDS.get(error.name, error.name)
-        return replace(found, text=f"{field}: {error.words}", field=field)
-
-    def failed(self, failure: Told) -> Mapping[str, Any]:
-        """As `Lmi`."""
-        return error_body(failure.status, failure.text, failure.field)
+        return error_body(status, f"{field}: {error.words}", field)
 
     broken = failed
 
@@ -198,11 +192,10 @@ class OpenAi(Lmi):
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        asked: list[Any] = [end.prompt_tokens for end in ends[:: self._wishes.choices]]
-        made: list[Any] = [end.generated_tokens for end in ends]
-        if None in asked or None in made:
+        prompt = total(end.prompt_tokens for end in ends[:: self._wishes.choices])
+        completion = total(end.generated_tokens for end in ends)
+        if prompt is None or completion is None:
             return None
-        prompt, completion = sum(asked), sum(made)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:

@@ -17,7 +17,6 @@ from adapter.fronts.answers import HttpError
 
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
-Value = bool | int | float | str | Sequence[str] | Sequence[int]
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 _LARGEST = 3.4e38
 """Of FP32, in short: the type that backends have for parameters."""
@@ -64,14 +63,11 @@ class Wishes:
 
     max_new_tokens: int
     is_greedy: bool
-    seed: int | None = None
-    """Of a generation that is not greedy."""
-    stops: Sequence[str] = ()
     has_details: bool = False
     has_prompt_in_text: bool = False
     """`return_full_text`."""
-    given: Mapping[str, Value] = field(default_factory=dict)
-    """All others that were given and ask for something, by LMI's names."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """All others that were given and ask for something, by LMI's names; what is of sampling, only where tokens are drawn."""
     ignored: Sequence[str] = ()
     """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
@@ -116,15 +112,13 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
-    unsampled = {names[name] for name in (SAMPLING | {"seed"}) & known.keys() if is_greedy and given[name] != 0}
+    unsampled = {names[name] for name in SAMPLED & known.keys() if is_greedy and given[name] != 0}
     return Wishes(
         max_new_tokens=most,
         is_greedy=is_greedy,
-        seed=None if is_greedy else given.get("seed"),
-        stops=tuple(given.get("stop_sequences", ())),
         has_details=given.get("details", False),
         has_prompt_in_text=given.get("return_full_text", False),
-        given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLING)},
+        given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLED)},
         ignored=sorted(name[:MOST_SHOWN] for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
         is_tgi=is_tgi,
     )
@@ -136,7 +130,7 @@ def with_sequences(wishes: Wishes) -> Wishes:
     if not found:
         return wishes
     name = max(found, key=lambda name: int(found[name]))
-    if wishes.is_greedy or wishes.seed is not None:
+    if wishes.is_greedy or "seed" in wishes.given:
         raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
     if wishes.is_stream or found[name] > MOST_PROMPTS:
         raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
@@ -188,7 +182,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("min_length", "top_n_tokens"), Rule(integer(0), (0,))),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), Rule(_number(-2, 2), (0,))),
     "seed": Rule(integer(0, INT64)),
-    "stop_sequences": Rule(_TEXTS),
+    "stop_sequences": Rule(_TEXTS, ([],)),
     "temperature": Rule(_number(0), tgi=_above_zero()),
     "top_k": Rule(integer(-1), (0, -1), tgi=integer(1)),
     "top_p": Rule(_number(0, 1), (1,), tgi=_above_zero(1)),
@@ -206,5 +200,6 @@ RULES: Mapping[str, Rule] = {
 ALIASES = {"stop": "stop_sequences", "ignore_eos": "ignore_eos_token", "min_new_tokens": "min_length"}
 SAMPLING = frozenset({"temperature", "top_k", "top_p", "typical_p", "min_p"})
 """Any of these asks for sampling."""
-_OWN = frozenset({"max_new_tokens", "do_sample", "details", "return_full_text", "seed", "stop_sequences"})
+SAMPLED = SAMPLING | {"seed"}
+_OWN = frozenset({"max_new_tokens", "do_sample", "details", "return_full_text"})
 """In fields of their own."""

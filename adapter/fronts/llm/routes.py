@@ -6,15 +6,16 @@ A path that names no model is for LMI_MODEL, or for the only model that serves.
 
 A failure before the first token is a status; a later one is the last line of the stream. How one model's answers look, say the settings,
 and `option.*` of its own `serving.properties`, which beat them; the file's other lines are for DJL Serving's engines. An option is a line
-`name=value`.
+`name=value`, or `name: value`.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -23,18 +24,16 @@ from aiohttp import web
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, Stream, event, json_answer
-from adapter.fronts.asking import NOT_FOUND, info_of, obstacle_of, serving
 from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import Collector, lines_of, texts
+from adapter.fronts.llm.generating import Collector, lines_of, texts, total
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
-from adapter.fronts.llm.parameters import MOST_ENTRIES, Wishes
-from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Meant, Tgi, Told, tgi_body
-from adapter.inference import ModelInfo
+from adapter.fronts.llm.parameters import MOST_ENTRIES
+from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Meant, Tgi, tgi_body
 from adapter.model import OPTIONS_FILE, is_utf8
-from adapter.serving import KnownModel, Models
-from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
+from adapter.serving import NOT_FOUND, KnownModel, Models, serving
+from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 
@@ -64,6 +63,13 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         Route("GET", "/v1/models/{name}", handlers.listed, "metadata"),
     ]
     return Front(name="lmi", routes=routes, fails=_fails)
+
+
+async def obstacle_of(models: Models, inference: TritonInference) -> str | None:
+    """Why no model can be asked now, in words; None: Triton answers, and its models are known. Within a second."""
+    if models.obstacle is None and not await inference.is_live():
+        return "Triton does not answer"
+    return models.obstacle
 
 
 def target_of(request: Request) -> str | None:
@@ -101,7 +107,7 @@ class _Handlers:
     async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what is not known here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await info_of(self.inference, model)
+        info = await self.inference.model_info(model)
         profile = profile_of(info)
         known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
         return json_answer({**_INFO, **known})
@@ -165,14 +171,8 @@ def _model(name: str) -> dict[str, object]:
 
 
 MOST_BYTES = 64 * 1024
-_FLAG = {"true": True, "false": False}
-_OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "option.tgi_compat": ("is_tgi_compatible", _FLAG),
-    "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
-    "option.enable_streaming": ("is_streaming", _FLAG),
-    "option.rolling_batch": ("rolling_batch", {word: word for word in ROLLING_BATCHES}),
-}
-"""Name → field of `LlmSettings`, and its values by their words."""
+_OPTIONS = {entry.metadata["env"].lower().replace("_", ".", 1): entry for entry in fields(LlmSettings)}
+"""Field of the settings, by the name that DJL Serving has for it: `option.rolling_batch`."""
 
 
 def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
@@ -184,17 +184,13 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
     """
     changes: dict[str, Any] = {}
     for line in (properties or b"").decode("utf-8", "replace").splitlines():
-        name, _, value = map(str.strip, line.partition("="))
-        if name not in _OPTIONS:
-            continue
-        field, choices = _OPTIONS[name]
-        if value.lower() not in choices:
-            raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
-        changes[field] = choices[value.lower()]
+        name, value, *_ = *re.split(r"\s*[=:]\s*", line.strip(), maxsplit=1), ""
+        if name.startswith("option.") and (entry := _OPTIONS.get(name)):
+            try:
+                changes[entry.name] = entry.metadata["kind"].parse(value[:64])
+            except ValueError as error:
+                raise InvalidModel(f"{OPTIONS_FILE}: {name}: {error}") from None
     return replace(settings, **changes)
-
-
-Noted = Callable[[HttpError | AdapterError], Told]
 
 
 class Answering:
@@ -220,12 +216,7 @@ class Answering:
 
     async def answer(self, request: Request, model: KnownModel, said: Meant) -> web.StreamResponse:
         """The answer for a model that serves, of a body that is read or not; also where it is wrong, or fails."""
-
-        def noted(error: HttpError | AdapterError) -> Told:
-            failure = said.schema.told(error, (model.name, model.model_id), request.said)
-            note(reason=failure.reason, error=failure.text)
-            return failure
-
+        stream: Stream | None = None
         try:
             if said.wishes is None and said.problem is None:
                 said = await request.read_by(meant, said)
@@ -240,22 +231,13 @@ class Answering:
                 wishes = replace(wishes, is_stream=has_form or (own is not None and own.is_streaming))
             if wishes.ignored:
                 note(ignored_parameters=list(wishes.ignored))
-            info = await info_of(self._inference, model)
-            if wishes.is_stream:
-                is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
-                return await self._streamed(request, info, wishes, schema, noted, is_sse=is_sse)
-            ends = await texts(self._inference, info, wishes)
-        except (HttpError, AdapterError) as error:
-            failure = noted(error)
-            return json_answer(said.schema.failed(failure), failure.status, error.headers if isinstance(error, HttpError) else None)
-        headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
-        return json_answer(schema.answer(ends, has_details=wishes.has_details), headers=headers)
-
-    async def _streamed(
-        self, request: Request, info: ModelInfo, wishes: Wishes, schema: Lmi, noted: Noted, *, is_sse: bool
-    ) -> web.StreamResponse:
-        stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
-        try:
+            info = await self._inference.model_info(model)
+            if not wishes.is_stream:
+                ends = await texts(self._inference, info, wishes)
+                headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
+                return json_answer(schema.answer(ends, has_details=wishes.has_details), headers=headers)
+            is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
+            stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
             async with AsyncExitStack() as stack:
                 sources = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
                 lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
@@ -263,11 +245,13 @@ class Answering:
                     async for value in values:
                         await stream.write(framed(value))
         except (HttpError, AdapterError) as error:
-            if not stream.response.prepared:
-                raise
-            await stream.write(framed(schema.broken(noted(error))))
-        if schema.end:
-            await stream.write(schema.end)
+            status = said.schema.status(error, (model.name, model.model_id), request.said)
+            note(reason=getattr(error, "reason", "payload"), error=error.text)
+            if stream is None or not stream.response.prepared:
+                return json_answer(said.schema.failed(status, error), status, getattr(error, "headers", None))
+            await stream.write(framed(said.schema.broken(status, error)))
+        if said.schema.end:
+            await stream.write(said.schema.end)
         return stream.response
 
 
@@ -277,8 +261,5 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 def _counts(ends: Sequence[Collector]) -> dict[str, str]:
     """Headers of what is known of all of them."""
-    counts: Mapping[str, list[Any]] = {
-        "x-prompt-tokens": [end.prompt_tokens for end in ends],
-        "x-generated-tokens": [end.generated_tokens for end in ends],
-    }
-    return {name: str(sum(each)) for name, each in counts.items() if None not in each}
+    prompts, made = total(end.prompt_tokens for end in ends), total(end.generated_tokens for end in ends)
+    return {name: str(count) for name, count in (("x-prompt-tokens", prompts), ("x-generated-tokens", made)) if count is not None}

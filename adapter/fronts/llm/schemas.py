@@ -29,18 +29,8 @@ TYPES = {INVALID: "validation", FAILED: "generation", OVERLOADED: "overloaded", 
 Values = AsyncGenerator[Mapping[str, Any], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """A failure in words."""
-
-    status: int
-    text: str
-    reason: str
-    """For the log."""
-    is_generation: bool
-    """A parameter, or the generation itself: LMI then answers as if there were a text."""
-    field: str | None = None
-    """Of OpenAI: which one is wrong."""
+Fault = AdapterError | HttpError
+"""Why a request has failed."""
 
 
 class Lmi:
@@ -119,7 +109,7 @@ class Lmi:
         tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
         return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
 
-    def told(self, error: AdapterError | HttpError, names: Collection[str], said: bytes | bytearray = b"") -> Told:
+    def status(self, error: Fault, names: Collection[str], said: bytes | bytearray = b"") -> int:
         """
         Of a failed request.
 
@@ -129,28 +119,24 @@ class Lmi:
             said: the body: neither do its words.
         """
         if isinstance(error, HttpError):
-            is_bad = isinstance(error, BadPayload) or error.status == 400
-            status = self.bad if is_bad else error.status
-            return Told(status=status, text=error.text, reason="payload", is_generation=isinstance(error, BadParameter))
-        status = self.bad_model if isinstance(error, InvalidModel) else status_of(error)
+            return self.bad if isinstance(error, BadPayload) or error.status == 400 else error.status
         if isinstance(error, InferenceFailed):
-            status = self.failures.get(error.failure, status)
-            if is_out_of_memory(error.text, names, is_load=False, said=said):
-                status = self.full
-        return Told(status=status, text=error.text, reason=error.reason, is_generation=isinstance(error, InferenceFailed))
+            is_full = is_out_of_memory(error.text, names, is_load=False, said=said)
+            return self.full if is_full else self.failures.get(error.failure, status_of(error))
+        return self.bad_model if isinstance(error, InvalidModel) else status_of(error)
 
-    def failed(self, failure: Told) -> Mapping[str, Any]:
-        """The answer to a request that failed."""
-        error = {"error": failure.text, "code": failure.status}
-        if not failure.is_generation:
-            return error
+    def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
+        """The answer to a request that failed. LMI's to a bad parameter, or a failed generation, is as if there were a text."""
+        body = {"error": error.text, "code": status}
+        if not isinstance(error, BadParameter | InferenceFailed):
+            return body
         details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
-        return {"generated_text": "", "details": details, **error}
+        return {"generated_text": "", "details": details, **body}
 
-    def broken(self, failure: Told) -> Mapping[str, Any]:
+    def broken(self, status: int, error: Fault) -> Mapping[str, Any]:
         """The last line of a stream whose generation failed. The log probability of -1 is the document's own mark of an error."""
         return {
-            "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": failure.text},
+            "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": error.text},
             "generated_text": "",
             "details": {"finish_reason": "error", "generated_tokens": None, "inputs": None},
         }
@@ -171,7 +157,7 @@ class Meant:
     """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
     wishes: Wishes | None = None
     """None: the body is not read yet."""
-    problem: HttpError | AdapterError | None = None
+    problem: Fault | None = None
     """Why nothing can be asked."""
     model: str = ""
     """That the body names."""
@@ -204,9 +190,9 @@ class Dynamic(Lmi):
         """As `Lmi`."""
         return {"generated_text": end.text}
 
-    def failed(self, failure: Told) -> Mapping[str, Any]:
+    def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`."""
-        return {"error": failure.text, "code": failure.status, "message": "invoke handler failure"}
+        return {"error": error.text, "code": status, "message": "invoke handler failure"}
 
     broken = failed
 
@@ -249,13 +235,13 @@ class Tgi(Lmi):
         tokens = [self._token(token) for token in end.tokens or ()]
         return {"generated_text": end.text, "details": {**self._details(end), "prefill": [], "tokens": tokens}}
 
-    def failed(self, failure: Told) -> Mapping[str, Any]:
+    def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`."""
-        return tgi_body(failure.status, failure.text)
+        return tgi_body(status, error.text)
 
-    def broken(self, failure: Told) -> Mapping[str, Any]:
+    def broken(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`."""
-        return {"error": failure.text, "error_type": "generation"}
+        return {"error": error.text, "error_type": "generation"}
 
     def _token(self, token: Token) -> Mapping[str, Any]:
         token_id = UNKNOWN_ID if token.id is None else token.id

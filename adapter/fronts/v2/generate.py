@@ -20,7 +20,6 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, event, status_of, stream_headers
-from adapter.fronts.asking import only
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import as_json, packed
@@ -35,18 +34,11 @@ EVENTS = "text/event-stream; charset=utf-8"
 PARAMETERS = "parameters"
 _ID = "id"
 _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
-_NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 
 
-async def whole(inference: TritonInference, model: KnownModel, info: ModelInfo, asking: Asked) -> web.Response:
-    """
-    The model's only answer.
-
-    Raises:
-        HttpError: 400: the model gave none, or more than one.
-        InferenceFailed: as `TritonInference.infer`.
-    """
-    response = await (only(inference, asking.request, _NOT_ONE) if info.is_decoupled else inference.infer(asking.request, asking.wire))
+async def whole(inference: TritonInference, model: KnownModel, asking: Asked) -> web.Response:
+    """The model's only answer. Raises InferenceFailed, as `TritonInference.one`."""
+    response = await inference.one(asking.request, asking.wire)
     size_bytes = sum(map(len, response.raw_output_contents))
     return bytes_answer(await off_loop_if_large(size_bytes, partial(generated, response, model.name)), JSON)
 

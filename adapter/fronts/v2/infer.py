@@ -12,13 +12,12 @@ import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import orjson
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.asking import info_of, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import Request
 from adapter.fronts.tensors import BASE64, as_json, element_bytes, packed
@@ -42,7 +41,7 @@ Written = tuple[bytes, int | None]
 """A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
-async def inferred(inference: TritonInference, model: KnownModel, request: Request, head: Head) -> Written:
+async def inferred(inference: TritonInference, model: KnownModel, request: Request, head: int | None) -> Written:
     """
     The whole of it.
 
@@ -50,21 +49,21 @@ async def inferred(inference: TritonInference, model: KnownModel, request: Reque
         inference: the server.
         model: which one.
         request: its body is not read yet.
-        head: see there.
+        head: as `head_of`.
 
     Raises:
         HttpError: 400: the body is no request; and as `Request.read_by`.
-        InferenceFailed: as `TritonInference.infer`.
+        InferenceFailed: as `TritonInference.one`.
     """
-    info = await info_of(inference, model) if head.length == 0 else None
-    return await answer_to(inference, model, await request.read_by(meant, model.model_id, model.version, head, info, head=head.length))
+    info = await inference.model_info(model) if head == 0 else None
+    return await answer_to(inference, model, await request.read_by(meant, model.model_id, model.version, head, info, head=head))
 
 
-def meant(model: str, version: str, head: Head, info: ModelInfo | None, body: bytes) -> Asked:
+def meant(model: str, version: str, head: int | None, info: ModelInfo | None, body: bytes) -> Asked:
     """What a body asks for; `info` is for a raw request. Raises HttpError: 400."""
-    end = len(body) if head.length is None else head.length
+    end = len(body) if head is None else head
     if not 0 <= end <= len(body):
-        raise HttpError(400, f"{head.name} must be a number from 0 to the length of the body ({len(body)})")
+        raise HttpError(400, f"the length of the JSON before binary data must be a number from 0 to the length of the body ({len(body)})")
     if info is not None:
         return raw(info, version, bytes(body))
     return asked(model, version, parsed(body[:end]), memoryview(body)[end:])
@@ -73,7 +72,7 @@ def meant(model: str, version: str, head: Head, info: ModelInfo | None, body: by
 async def answer_to(inference: TritonInference, model: KnownModel, asking: Asked) -> Written:
     """The answer in the form that was asked for. Raises as `inferred`."""
     await _check_classes(inference, model, asking.request)
-    response = await one(inference, asking.request, asking.wire)
+    response = await inference.one(asking.request, asking.wire)
     response.model_name = model.name
     pairs = zip(response.outputs, response.raw_output_contents, strict=True)
     texts_bytes = sum(len(data) for output, data in pairs if not asking.is_binary(output.name))
@@ -84,7 +83,7 @@ async def _check_classes(inference: TritonInference, model: KnownModel, request:
     """Triton 2.51 dies of classes that are wanted of texts. Raises HttpError 400."""
     names = {output.name for output in request.outputs if CLASSIFICATION in output.parameters}
     if names:
-        for output in (await info_of(inference, model)).metadata.outputs:
+        for output in (await inference.model_info(model)).metadata.outputs:
             if output.name in names and output.datatype == "BYTES":
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 
@@ -185,18 +184,9 @@ def checked(kind: type[T], value: Any) -> T:
         raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
 
 
-class Head(NamedTuple):
-    """Bytes of JSON before the binary data, as a header says."""
-
-    name: str
-    """Of the header."""
-    length: int | None
-    """None: all of the body is JSON; 0: the body is the model's one input; below 0: no such number."""
-
-
-def head_of(text: str | None, name: str = HEADER_LENGTH) -> Head:
-    """What a header of this name says."""
-    return Head(name, None if text is None else int(text) if _NUMBER.fullmatch(text) else -1)
+def head_of(text: str | None) -> int | None:
+    """Bytes of JSON before the binary data, as a header says. None: all is JSON; 0: all is the one input; below 0: no such number."""
+    return None if text is None else int(text) if _NUMBER.fullmatch(text) else -1
 
 
 def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
-from adapter.fronts.asking import info_of
 from adapter.fronts.bodies import FREE_BYTES, structured
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.v2 import generate
@@ -36,6 +37,8 @@ RESTORE_SECONDS = 60.0
 """So long the front is not ready because of models that are being loaded again."""
 _VERSION = re.compile(r"[0-9]{1,18}")
 CONFIG, FILE = "config", "file:"
+Question = Callable[[TritonInference, str, str], Awaitable[Mapping[str, Any]]]
+"""Of a model and a version."""
 
 
 def front(
@@ -64,9 +67,9 @@ def front(
     for place in PLACES:
         routes += [
             Route("GET", f"{place}/ready", handlers.model_ready, "health"),
-            Route("GET", place, handlers.model, "metadata"),
-            Route("GET", f"{place}/config", handlers.config, "model-config"),
-            Route("GET", f"{place}/stats", handlers.statistics, "statistics"),
+            Route("GET", place, partial(handlers.told, question=TritonInference.model_metadata), "metadata"),
+            Route("GET", f"{place}/config", partial(handlers.told, question=TritonInference.model_config), "model-config"),
+            Route("GET", f"{place}/stats", partial(handlers.told, question=TritonInference.model_statistics), "statistics"),
             Route("POST", f"{place}/infer", handlers.infer, "inference"),
             Route("POST", f"{place}/generate", handlers.generate, "inference"),
             Route("POST", f"{place}/generate_stream", handlers.generate_stream, "inference"),
@@ -115,14 +118,9 @@ class _Handlers:
             raise HttpError(400, f"the model {model.name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
-    async def model(self, request: Request) -> web.Response:
-        return json_answer(await self.inference.model_metadata(*self._named(request)))
-
-    async def config(self, request: Request) -> web.Response:
-        return json_answer(await self.inference.model_config(*self._named(request)))
-
-    async def statistics(self, request: Request) -> web.Response:
-        return json_answer(await self.inference.model_statistics(*self._named(request)))
+    async def told(self, request: Request, *, question: Question) -> web.Response:
+        model = self._model(request)
+        return json_answer(await question(self.inference, model.model_id, model.version))
 
     async def all_statistics(self, _request: Request) -> web.Response:
         return json_answer(await self.inference.model_statistics())
@@ -130,19 +128,19 @@ class _Handlers:
     async def infer(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
         if request.content_length is None or request.content_length > FREE_BYTES:
-            await info_of(self.inference, model)  # a model that does not exist is told before a long body is read
+            await self.inference.model_info(model)  # a model that does not exist is told before a long body is read
         found, length = await inferred(self.inference, model, request, head_of(request.headers.get(HEADER_LENGTH)))
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(answer)
 
     async def generate(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
-        info = await info_of(self.inference, model)
-        return compressed(await generate.whole(self.inference, model, info, await request.read_by(generate.meant, info, model.version)))
+        info = await self.inference.model_info(model)
+        return compressed(await generate.whole(self.inference, model, await request.read_by(generate.meant, info, model.version)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
-        asked = await request.read_by(generate.meant, await info_of(self.inference, model), model.version)
+        asked = await request.read_by(generate.meant, await self.inference.model_info(model), model.version)
         return await generate.streamed_as_triton(self.inference, model, asked, request)
 
     def _model(self, request: Request) -> KnownModel:
@@ -154,10 +152,6 @@ class _Handlers:
         if model is not None and model.is_coming_back:
             raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
         return replace(model or KnownModel(name, name), name=name, version=version)
-
-    def _named(self, request: Request) -> tuple[str, str]:
-        model = self._model(request)
-        return model.model_id, model.version
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from time import monotonic
 from typing import Any
 
@@ -23,6 +23,7 @@ import grpc
 import grpc.aio
 
 from adapter.inference import FINAL, Failure, InferenceFailed, ModelInfo, is_final
+from adapter.serving import KnownModel
 from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference import messages
@@ -34,6 +35,8 @@ HEALTH_SECONDS = 0.9
 QUESTION_SECONDS = 10.0
 """For calls that never wait for a model."""
 KEPT_INFOS = 1024
+NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
+"""Triton's own words. Source: its `http_server.cc`."""
 HEADER = "mm-vmodel-id"
 """Of a call to ModelMesh: the model that it is about. Source: ModelMesh's `GrpcSupport.java`; modelmesh-serving's `cluster_config.go`."""
 BINARY_HEADER = f"{HEADER}-bin"
@@ -93,6 +96,24 @@ class TritonInference:
             if not answer.done():
                 self._leaving.spawn(cancel(call, answer, begun))
 
+    async def one(self, request: Any, wire: bytes | None = None) -> Any:
+        """As `infer`; a decoupled model is asked by a stream. INVALID: it gave no answer, or more than one, and the stream is cancelled."""
+        try:
+            return await self.infer(request, wire)
+        except InferenceFailed as failed:
+            if failed.failure is not Failure.UNSUPPORTED or "decoupled" not in failed.text:
+                raise
+        found: list[Any] = []
+        async with aclosing(self.stream(request)) as answers:
+            async for answer in answers:
+                if answer.outputs or not is_final(answer):
+                    found.append(answer)
+                if len(found) > 1:
+                    break
+        if len(found) != 1:
+            raise InferenceFailed(Failure.INVALID, NOT_ONE)
+        return found[0]
+
     async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
         """
         All answers, each as soon as it is there (ModelStreamInfer, one stream for one request).
@@ -138,19 +159,12 @@ class TritonInference:
         """ServerMetadataResponse."""
         return await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
 
-    async def model_info(self, model: str, version: str = "", *, placed: str | None = None) -> ModelInfo:
-        """
-        ModelMetadata and ModelConfig in one.
-
-        Args:
-            model: its name.
-            version: empty for whichever the server takes.
-            placed: identity of its directory: what was told for the same one is taken again.
-        """
-        key = (model, version, placed)
+    async def model_info(self, model: KnownModel) -> ModelInfo:
+        """ModelMetadata and ModelConfig in one; as long as the adapter has placed the model, it is asked once."""
+        key = name, version, placed = model.model_id, model.version, model.placed
         if placed is not None and key in self._infos:
             return self._infos[key]
-        info = ModelInfo(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
+        info = ModelInfo(*await asyncio.gather(self._metadata(name, version), self._config_for_asking(name, version)))
         if placed is not None:
             self._infos[key] = info
             if len(self._infos) > KEPT_INFOS:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter.inference import Failure, InferenceFailed, is_final
+from adapter.serving import KnownModel
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, prompt, wait
 from tests.fakes.v2_server import V2Server
@@ -47,7 +48,7 @@ async def _is_refused(inference: TritonInference) -> list[str]:
     for asking in (
         inference.infer(wait(0)),
         all_of(inference, wait(0)),
-        inference.model_info("waiter"),
+        inference.model_info(KnownModel("waiter", "waiter")),
         inference.is_model_ready("waiter"),
         inference.server_info(),
     ):

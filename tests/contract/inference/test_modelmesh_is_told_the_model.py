@@ -11,6 +11,7 @@ import pytest
 
 from adapter.errors import StartError
 from adapter.inference import Failure, InferenceFailed
+from adapter.serving import KnownModel
 from adapter.triton.inference.channels import pinned
 from adapter.triton.inference.client import BINARY_HEADER, HEADER, MeshInference, TritonInference
 from tests.contract.inference.rig import all_of, of, texts
@@ -29,7 +30,7 @@ async def mesh(server: V2Server) -> AsyncIterator[MeshInference]:
 @pytest.mark.parametrize(("name", "header"), [("m-1_x.y", (HEADER, "m-1_x.y")), ("é n", (BINARY_HEADER, "é n".encode()))])
 async def test_each_call_about_a_model_names_it(server: V2Server, mesh: MeshInference, name: str, header: tuple[str, str | bytes]) -> None:
     await mesh.infer(of(name, texts("x", "y")))
-    await mesh.model_info(name)
+    await mesh.model_info(KnownModel(name, name))
     await mesh.is_model_ready(name)
     with pytest.raises(InferenceFailed):
         await all_of(mesh, of(name, texts("x", "y")))
@@ -45,14 +46,14 @@ async def test_a_triton_is_told_nothing_of_the_kind(server: V2Server, asked: Tri
 async def test_a_runtime_without_configs_tells_its_metadata(server: V2Server, mesh: MeshInference) -> None:
     """As MLServer behind ModelMesh; a request for the config is told that there is none."""
     server.has_configs = False
-    info = await mesh.model_info("m")
+    info = await mesh.model_info(KnownModel("m", "m"))
     assert (info.metadata.name, info.is_decoupled) == ("m", False)
     with pytest.raises(InferenceFailed) as failed:
         await mesh.model_config("m")
     assert failed.value.failure is Failure.UNSUPPORTED
     server.failure = (grpc.StatusCode.NOT_FOUND, "no such model")
     with pytest.raises(InferenceFailed, match="no such model"):
-        await mesh.model_info("other")
+        await mesh.model_info(KnownModel("other", "other"))
 
 
 async def test_it_is_live_while_it_answers_whatever_it_says(mesh: MeshInference) -> None:

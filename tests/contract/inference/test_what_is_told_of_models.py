@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from adapter.inference import InferenceFailed
+from adapter.serving import KnownModel
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.conftest import MODELS
 from tests.fakes.v2_server import V2Server
@@ -31,9 +32,9 @@ async def test_the_config_is_tritons(inference: TritonInference, triton: Triton,
 async def test_no_failure_is_kept(server: V2Server, asked: TritonInference) -> None:
     server.failure = (grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'm' is not found")
     with pytest.raises(InferenceFailed):
-        await asked.model_info("m", placed="1")
+        await asked.model_info(KnownModel("m", "m", placed="1"))
     server.failure = None
-    assert (await asked.model_info("m", placed="1")).metadata.name == "m"
+    assert (await asked.model_info(KnownModel("m", "m", placed="1"))).metadata.name == "m"
 
 
 def test_the_kinds_of_models_are_many() -> None:

@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
+from adapter.serving import KnownModel
 from adapter.stubs import service_pb2 as pb
 from adapter.telemetry.redaction import redact
 from adapter.triton.inference.channels import Tls
@@ -139,7 +140,7 @@ async def test_every_status_has_a_meaning(server: V2Server, asked: TritonInferen
 
 async def test_headers_go_with_each_call_and_are_secrets(server: V2Server, asked: TritonInference) -> None:
     await asked.infer(wait(0))
-    await asked.model_info("m")
+    await asked.model_info(KnownModel("m", "m"))
     server.answers = [pb.ModelStreamInferResponse()]
     with pytest.raises(InferenceFailed):
         await all_of(asked, wait(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.llm.backends import Question, profile_of
+from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.parameters import RULES, BadParameter, BadPayload
 from adapter.inference import ModelInfo, parameters_of
 from tests.real.llm_models import LLM_API_INPUTS, TRTLLM_INPUTS, VLLM_INPUTS
 from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, PLAIN_INPUTS, TRTLLM, VLLM, an_info, values, wishes
 
-QUIET = Question(is_stream=False, has_details=False)
-ALL = Question(is_stream=True, has_details=True)
+QUIET: dict[str, bool] = {}
+ALL = {"is_stream": True, "has_details": True}
 KINDS = {"vllm": VLLM, "tensorrt_llm": TRTLLM, "tensorrt_llm_api": LLM_API, "text": PLAIN}
 SAMPLED = {"do_sample": True, "temperature": 0.5, "top_k": 5, "top_p": 0.25, "seed": 7, "presence_penalty": 1, "frequency_penalty": -1}
 
 
-def inputs(info: ModelInfo, question: Question = QUIET, prompts: tuple[str, ...] = ("é",), **parameters: Any) -> dict[str, Any]:
-    return values(profile_of(info).request(info, prompts, wishes(**parameters), question))
+def inputs(info: ModelInfo, told: dict[str, Any] = QUIET, prompts: tuple[str, ...] = ("é",), **parameters: Any) -> dict[str, Any]:
+    return values(profile_of(info).request(info, prompts, replace(wishes(**parameters), **told)))
 
 
 def sampling(**parameters: Any) -> Any:
@@ -82,7 +83,7 @@ def test_the_ensemble_of_tensorrt_llm() -> None:
     flags = {"stream": [0], "exclude_input_in_output": [1], "return_log_probs": [0]}
     assert inputs(TRTLLM) == {"text_input": ["é"], "max_tokens": [30], "top_k": [1], **flags}
     assert inputs(TRTLLM, do_sample=True) == {"text_input": ["é"], "max_tokens": [30], "top_k": [5], "top_p": [0.85], **flags}
-    tgi = profile_of(TRTLLM).request(TRTLLM, ["a"], wishes(True, do_sample=True), QUIET)
+    tgi = profile_of(TRTLLM).request(TRTLLM, ["a"], wishes(True, do_sample=True))
     assert (values(tgi)["top_k"], values(tgi)["top_p"]) == ([0], [1.0])
     asked = inputs(TRTLLM, ALL, **SAMPLED, repetition_penalty=1.5, stop_sequences=["a", "b"], bad_sequences=["c"])
     assert asked == {
@@ -93,7 +94,7 @@ def test_the_ensemble_of_tensorrt_llm() -> None:
 
 
 def test_a_batch_has_a_row_for_each_prompt() -> None:
-    request = profile_of(TRTLLM).request(TRTLLM, ["a", "b"], wishes(stop_sequences=["x", "y", "z"]), QUIET)
+    request = profile_of(TRTLLM).request(TRTLLM, ["a", "b"], wishes(stop_sequences=["x", "y", "z"]))
     found = {tensor.name: list(tensor.shape) for tensor in request.inputs}
     assert (found["text_input"], found["max_tokens"], found["stop_words"], found["stream"]) == ([2, 1], [2, 1], [2, 3], [2, 1])
     assert values(request)["stop_words"] == ["x", "y", "z"] * 2
@@ -117,14 +118,14 @@ def test_the_llm_api_of_tensorrt_llm() -> None:
 
 
 def test_any_other_model_has_inputs_of_that_name_or_parameters_of_the_request() -> None:
-    request = profile_of(PLAIN).request(PLAIN, ["a"], wishes(**SAMPLED, stop_sequences=["x"], watermark=True), QUIET)
+    request = profile_of(PLAIN).request(PLAIN, ["a"], wishes(**SAMPLED, stop_sequences=["x"], watermark=True))
     assert values(request) == {"text_input": ["a"]}
     assert parameters_of(request) == {
         "max_new_tokens": 30, "temperature": 0.5, "top_k": 5, "top_p": 0.25, "seed": 7, "presence_penalty": 1, "frequency_penalty": -1,
         "stop_sequences": '["x"]', "watermark": True,
     }  # fmt: skip
     rich = an_info([*PLAIN_INPUTS, ("temperature", "TYPE_FP32", "1", True), ("stream", "TYPE_BOOL", "1", True)])
-    request = profile_of(rich).request(rich, ["a"], wishes(do_sample=True, temperature=0.5), ALL)
+    request = profile_of(rich).request(rich, ["a"], replace(wishes(do_sample=True, temperature=0.5), **ALL))
     assert (values(request), parameters_of(request)) == ({"text_input": ["a"], "temperature": [0.5], "stream": [1]}, {"max_new_tokens": 30})
 
 
@@ -201,7 +202,7 @@ def test_any_wish_is_a_request_or_words(kind: str, parameters: dict[str, Any], i
     profile = profile_of(info)
     assert profile.name == kind
     try:
-        request = profile.request(info, ["a", "b"] if batch else ["a"], wishes(is_tgi, **parameters), ALL)
+        request = profile.request(info, ["a", "b"] if batch else ["a"], replace(wishes(is_tgi, **parameters), **ALL))
     except HttpError as refused:
         assert refused.status == 424
     else:

@@ -10,7 +10,7 @@ from adapter import errors
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
-from adapter.fronts.llm.schemas import Dynamic, Lmi, Tgi, tgi_body
+from adapter.fronts.llm.schemas import Dynamic, Lmi, Tgi
 from adapter.inference import Failure, InferenceFailed
 
 OOM = "CUDA out of memory. Tried to allocate 2 GiB"
@@ -41,23 +41,19 @@ TABLE: list[tuple[HttpError | AdapterError, int, int, str | None]] = [
 
 @pytest.mark.parametrize(("error", "lmi", "tgi", "kind"), TABLE, ids=repr)
 def test_the_table(error: HttpError | AdapterError, lmi: int, tgi: int, kind: str | None) -> None:
-    assert Lmi().told(error, ("m",)).status == lmi
-    failure = Tgi().told(error, ("m",))
-    assert failure.status == tgi
-    body: dict[str, Any] = {"error": failure.text} | ({"error_type": kind} if kind else {})
-    assert tgi_body(failure.status, failure.text) == body
+    assert (Lmi().status(error, ("m",)), Tgi().status(error, ("m",))) == (lmi, tgi)
+    body: dict[str, Any] = {"error": error.text} | ({"error_type": kind} if kind else {})
+    assert Tgi().failed(tgi, error) == body
 
 
 def test_the_name_of_a_model_is_not_out_of_memory() -> None:
     name = "CUDA out of memory"
-    assert Lmi().told(InferenceFailed(Failure.INTERNAL, f"model '{name}' failed"), (name,)).status == 424
+    assert Lmi().status(InferenceFailed(Failure.INTERNAL, f"model '{name}' failed"), (name,)) == 424
 
 
 def test_lmi_answers_a_failed_generation_as_if_there_were_a_text() -> None:
-    payload = Lmi().told(BadPayload("x"), ())
-    assert Lmi().failed(payload) == {"error": "x", "code": 424}
+    assert Lmi().failed(424, BadPayload("x")) == {"error": "x", "code": 424}
     details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
     for error in (BadParameter("n", "x"), InferenceFailed(Failure.INTERNAL, "x")):
-        failure = Lmi().told(error, ())
-        assert Lmi().failed(failure) == {"generated_text": "", "details": details, "error": failure.text, "code": 424}
-        assert Dynamic().failed(failure) == {"error": failure.text, "code": 424, "message": "invoke handler failure"}
+        assert Lmi().failed(424, error) == {"generated_text": "", "details": details, "error": error.text, "code": 424}
+        assert Dynamic().failed(424, error) == {"error": error.text, "code": 424, "message": "invoke handler failure"}

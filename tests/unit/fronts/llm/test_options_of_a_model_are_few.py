@@ -36,9 +36,9 @@ def test_what_counts(line: str, changed: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["tgi_compat", "output_formatter", "enable_streaming", "rolling_batch"])
-@pytest.mark.parametrize("value", ["", "no", "x" * 1000])
+@pytest.mark.parametrize("value", ["", "maybe", "x" * 1000])
 def test_another_value_is_named(name: str, value: str) -> None:
-    with pytest.raises(InvalidModel, match=rf"serving\.properties: option\.{name} is .*; it can be ") as refused:
+    with pytest.raises(InvalidModel, match=rf"serving\.properties: option\.{name}: .* is n") as refused:
         options_of(settings(), f"option.{name}={value}".encode())
     assert len(refused.value.text) < 300
 

@@ -147,7 +147,7 @@ def test_nothing_but_a_wish_or_words_comes_of_anything(value: Any, is_tgi: bool)
         orjson.dumps(refused.text)
     else:
         assert wishes.max_new_tokens >= 1
-        orjson.dumps([{**wishes.given, "grammar": None}, wishes.seed, wishes.stops, wishes.ignored])
+        orjson.dumps([{**wishes.given, "grammar": None}, wishes.ignored])
 
 
 def of(is_tgi: bool = False, **parameters: Any) -> Wishes:
@@ -167,12 +167,12 @@ def test_any_parameter_of_sampling_counts_where_it_is_asked_for(is_tgi: bool) ->
         dropped = of(seed=7, **{name: value})
         assert (dropped.is_greedy, dropped.given, dropped.ignored) == (True, {}, sorted(["seed", name]))
         found = of(is_tgi, seed=7, **{name: value}, **({} if is_tgi else {"do_sample": True}))
-        assert (found.is_greedy, found.seed, found.given) == (False, 7, {name: value})
+        assert (found.is_greedy, found.given) == (False, {name: value, "seed": 7})
     assert of(is_tgi, do_sample=True, seed=7) == Wishes(
-        max_new_tokens=found.max_new_tokens, is_greedy=False, seed=7, ignored=[], is_tgi=is_tgi
+        max_new_tokens=found.max_new_tokens, is_greedy=False, given={"seed": 7}, ignored=[], is_tgi=is_tgi
     )
     assert of(is_tgi, top_p=1, repetition_penalty=1).is_greedy
-    assert of(is_tgi, seed=7).seed is None
+    assert of(is_tgi, seed=7).given == {}
 
 
 def test_do_sample_false_is_heard_by_lmi_alone() -> None:
@@ -191,8 +191,8 @@ def test_where_only_the_best_token_is_left_nothing_is_drawn(name: str, others: d
 
 def test_other_names_of_the_same() -> None:
     found = of(stop=["a"], ignore_eos=True, min_new_tokens=3)
-    assert (found.stops, found.given) == (("a",), {"ignore_eos_token": True, "min_length": 3})
-    assert of(stop_sequences="a").stops == ("a",)
+    assert found.given == {"stop_sequences": ["a"], "ignore_eos_token": True, "min_length": 3}
+    assert of(stop_sequences="a").given == {"stop_sequences": ["a"]}
 
 
 @pytest.mark.parametrize(
