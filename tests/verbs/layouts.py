@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import json_format, text_format
-from tritonclient.grpc import model_config_pb2
 
 from adapter import cli
 
@@ -116,13 +114,3 @@ def _placed(lines: list[str], found: Shown) -> None:
                 found.directories.setdefault(model, []).append(inner)
         elif note != "(written)":
             found.placed[model][inner] = note.removeprefix("<- ") or inner
-
-
-def config_of(text: str) -> model_config_pb2.ModelConfig:
-    """A config as Triton's own message; fails on what Triton could not parse."""
-    return text_format.Parse(text, model_config_pb2.ModelConfig())
-
-
-def config_from(fields: Mapping[str, Any]) -> model_config_pb2.ModelConfig:
-    """Triton's message from JSON's form of its fields."""
-    return json_format.ParseDict(dict(fields), model_config_pb2.ModelConfig())

@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 
 from adapter.layout.bundles import MOST_MODELS
-from tests.verbs.layouts import Shown, config_of, shown
+from tests.unit.layout.cases.builders import OTHERS, PYTHON, bls, config_of, steps
+from tests.verbs.layouts import Shown, shown
 
-PYTHON = 'backend: "python"'
-OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "x", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": "x"}
 INNER_A, INNER_B = {"1/model.py": "a/1/model.py"}, {"1/model.py": "b/1/model.py"}
-
-
-def steps(*names: str) -> str:
-    return 'platform: "ensemble" ensemble_scheduling { ' + " ".join(f'step {{ model_name: "{name}" }}' for name in names) + " }"
-
-
-def bls(*names: str) -> str:
-    return PYTHON + "".join(f' parameters {{ key: "bls_model.{name}" value {{ string_value: "{name}" }} }}' for name in names)
 
 
 def named_steps(found: Shown, name: str = "m") -> list[str]:
