@@ -95,6 +95,7 @@ class AdapterProcess:
     def launch(self) -> AdapterProcess:
         """Start without waiting."""
         self.kill()
+        self._keeps_ports = True
         env = bare_environment() | MEASURED | {"PYTHONPATH": str(TOP)} | self.settings
         command = [*self._wrapper, sys.executable, "-m", self._module, "serve"]
         self._child = Child("adapter", command, env=env, log_path=self._log_path)
@@ -111,7 +112,6 @@ class AdapterProcess:
         """
         kept = [int(self.settings[name]) for name in PORTS] if self._keeps_ports else []
         started_on(kept, len(PORTS), self._start, r"[Aa]ddress already in use")
-        self._keeps_ports = True
         return self
 
     def _start(self, ports: list[int]) -> None:
