@@ -36,7 +36,6 @@ class Shown:
     warnings: list[str] = field(default_factory=list)
     refusal: str = ""
     """The line that says why the model cannot be loaded, and what Triton expects."""
-    not_placed: str = ""
 
 
 def rows(name: str) -> list[Any]:
@@ -86,8 +85,6 @@ def _read(code: int, text: str, errors: str) -> Shown:
             _placed(block.partition("\nplaced:\n")[2].split("\n"), found)
         elif head.startswith("warning: "):
             found.warnings.append(block.removeprefix("warning: "))
-        elif head.startswith("not placed: "):
-            found.not_placed = block.removeprefix("not placed: ")
         elif head.startswith("the model cannot be loaded: "):
             found.refusal += block.removeprefix("the model cannot be loaded: ")
     for name, config in re.findall(r"^(\S.*)/config\.pbtxt:\n((?:  .*\n|\n(?=  |\n  ))*)", text, re.MULTILINE):

@@ -150,11 +150,8 @@ def test_a_schema_is_the_top_models(tmp_path: Path) -> None:
     """The inner ones keep their tensors."""
     schema = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1]}]}
     found = shown(tmp_path, {"top/config.pbtxt": steps("a", "b"), **OTHERS}, schema=schema)
-    assert {name: [tensor.name for tensor in config_of(config).input] for name, config in found.configs.items()} == {
-        "m": ["x"],
-        "m~inner~a": [],
-        "m~inner~b": [],
-    }
+    names = {name: [tensor.name for tensor in config_of(config).input] for name, config in found.configs.items()}
+    assert names == {"m": ["x"], "m~inner~a": [], "m~inner~b": []}
 
 
 TOP_A = {"top/config.pbtxt": steps("a")}
@@ -172,21 +169,13 @@ TOP_A = {"top/config.pbtxt": steps("a")}
         ({"config.pbtxt": steps("a", "c"), **OTHERS}, None, "an ensemble step in config.pbtxt names c, and the models here are a, b"),
         ({"config.pbtxt": steps("a", ""), **OTHERS}, None, "names ''"),
         ({"top/config.pbtxt": bls("c"), "top/1/model.py": "x", **OTHERS}, None, "the parameter bls_model.c in top/config.pbtxt names c"),
-        (
-            {"config.pbtxt": bls("a"), "1/model.py": "x", **OTHERS, "a/config.pbtxt": bls("b"), "b/config.pbtxt": bls("a")},
-            None,
-            "these models call each other: a, b",
-        ),
+        ({**OTHERS, **TOP_A, "a/config.pbtxt": bls("b"), "b/config.pbtxt": bls("a")}, None, "these models call each other: a, b"),
         ({"top/config.pbtxt": steps("a", "b"), **OTHERS, "a/config.pbtxt": bls("top")}, "top", "names top, which is the top model"),
         ({**TOP_A, "a/config.pbtxt": PYTHON, "a/1/x": "x"}, None, "a: 1/model.py is missing"),
         ({**TOP_A, "a/config.pbtxt": PYTHON, "a/01/model.py": "x"}, None, "a: Triton would misread directory 01"),
         ({**TOP_A, "a/config.pbtxt": "backend: 7"}, None, "a/config.pbtxt cannot be used: line 1, column 1"),
         ({**TOP_A, "a/config.pbtxt": "{"}, None, "a/config.pbtxt cannot be parsed: line 1, column 1"),
-        (
-            {"config.pbtxt": PYTHON, "1/main.py": "x", "templates/config.pbtxt": ""},
-            None,
-            "; Triton expects config.pbtxt and 1/model.py",
-        ),
+        ({"config.pbtxt": PYTHON, "1/main.py": "x", "t/config.pbtxt": ""}, None, "; Triton expects config.pbtxt and 1/model.py"),
     ],
 )
 def test_what_cannot_be_a_bundle_is_refused_in_words(files: dict[str, str], top: str | None, words: str, tmp_path: Path) -> None:
