@@ -41,8 +41,6 @@ class MemoryBucket:
         """`list prefix` and `read key start+length`, in order."""
         self.hanging = threading.Event()
         """Set once a call hangs."""
-        self.active = 0
-        """Calls under way."""
         self._is_there = True
         self._page_objects = page_objects
         self._objects = dict(objects or {})
@@ -122,13 +120,8 @@ class MemoryBucket:
     def _called(self, call: str, trace: str) -> Iterator[list[Fault]]:
         with self._lock:
             self.calls.append(trace)
-            self.active += 1
             faults, self._faults[call] = self._faults[call][:1], self._faults[call][1:]
-        try:
-            yield faults
-        finally:
-            with self._lock:
-                self.active -= 1
+        yield faults
 
     def _play(self, faults: list[Fault], stop: Stop) -> None:
         stop.check()

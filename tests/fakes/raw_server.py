@@ -17,6 +17,7 @@ from types import TracebackType
 
 Behaviour = Callable[["Peer"], None]
 """Answers one request, on a thread of its connection."""
+LOOPBACK = "127.0.0.1"
 _SPAN = re.compile(r"bytes=(\d+)-(\d*)")
 
 
@@ -95,7 +96,7 @@ class Hell:
     """A server on a free port of loopback. Attributes may be changed while it runs; each connection has a thread."""
 
     def __init__(
-        self, behaviour: Behaviour, *, tls: ssl.SSLContext | None = None, stalls_in_tls: bool = False, host: str = "127.0.0.1"
+        self, behaviour: Behaviour, *, tls: ssl.SSLContext | None = None, stalls_in_tls: bool = False, host: str = LOOPBACK, port: int = 0
     ) -> None:
         """`stalls_in_tls`: connections are accepted, and never answered: to a client of TLS, a handshake that stands still."""
         self.behaviour = behaviour
@@ -113,7 +114,7 @@ class Hell:
         self._tls = tls
         self._host = host
         self._lines: set[socket.socket] = set()
-        self._listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)
+        self._listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)
         self._listener.settimeout(0.05)
         self._threads = [threading.Thread(target=self._accept, daemon=True, name="hell")]
 

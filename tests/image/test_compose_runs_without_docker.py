@@ -26,7 +26,7 @@ from tests.image.compose import FOLDER, read
 from tests.image.dockerfile import DOCKERFILE, stages
 from tests.real import install, parts
 from tests.real.children import TOP, Child, bare_environment
-from tests.real.models import onnx_file, text_statistics, write
+from tests.real.models import onnx_file
 from tests.real.ports import free_ports, is_listening
 
 pytestmark = pytest.mark.timeout(300)  # what all tests share counts in the first one
@@ -70,13 +70,9 @@ class Stack:
         """`docker compose run --rm load …`"""
         program, *given = self.services["load"]["entrypoint"]
         assert program == "modelmesh-triton-adapter"
-        return self.run(*given, *words)
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The adapter's program, in the network of Triton."""
         ports = {"ADAPTER_PORT": self.ports[8085], "METRICS_PORT": self.ports[9464], "RUNTIME_PORT": self.ports[8001]}
         env = self.environment("load") | {name: str(port) for name, port in ports.items()}
-        command = [sys.executable, "-m", "adapter", *words]
+        command = [sys.executable, "-m", "adapter", *given, *words]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -130,19 +126,6 @@ def test_the_one_command_of_the_readme_loads_and_asks_the_example(stack: Stack) 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout in readme
     assert done.stdout.endswith("y [3] = [3.0, 5.0, 7.0]\n")
-
-
-@pytest.mark.long
-def test_a_python_model_of_the_user_loads_answers_and_is_unloaded(stack: Stack) -> None:
-    """It comes into the folder while the server runs."""
-    write({f"texts/{path}": content for path, content in text_statistics().items()}, stack.folder / "buckets" / "models")
-    loaded = stack.load("texts", "--type=python", "--id=mine", "--infer=TEXT=one word,three")
-    unloaded = stack.run("unload", "mine")
-    after = stack.load("texts", "--id=mine", "--type=python", "--infer=WRONG=1")
-
-    assert loaded.stdout.endswith("COUNTS [2, 2] = [8, 2, 5, 1]\n"), loaded.stderr
-    assert (unloaded.returncode, unloaded.stdout) == (0, "mine: unloaded\n")
-    assert (after.returncode, after.stderr) == (1, "modelmesh-triton-adapter: mine has no input WRONG; it has TEXT\n")
 
 
 def test_the_example_is_the_model_that_is_said(stack: Stack) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +12,11 @@ from types import TracebackType
 import grpc
 from grpc_health.v1 import health_pb2
 
-from tests.real.children import TOP, Child, PartError, bare_environment
-from tests.real.ports import free_ports
+from tests.real.children import TOP, Child, bare_environment
+from tests.real.ports import free_ports, started_on
 
 START_SECONDS = 30
 STOP_SECONDS = 8
-STARTS = 3
-TAKEN = r"[Aa]ddress already in use"
 PORTS = ("ADAPTER_PORT", "METRICS_PORT")
 MEASURED = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
 """Of a run that measures which lines the adapter runs: a process that is killed tells nothing."""
@@ -50,7 +46,7 @@ class AdapterProcess:
         Without `wait`, entering the context does not wait for an answer: for starts that fail.
         """
         self.settings = {
-            **_free_ports(),
+            **_settings_of(free_ports(len(PORTS))),
             "ROOT_MODEL_DIR": str(volume),
             "STORAGE_CONFIG_DIR": str(storage_config),
             "RUNTIME_ENDPOINT": triton_target,
@@ -99,6 +95,7 @@ class AdapterProcess:
     def launch(self) -> AdapterProcess:
         """Start without waiting."""
         self.kill()
+        self._keeps_ports = True
         env = bare_environment() | MEASURED | {"PYTHONPATH": str(TOP)} | self.settings
         command = [*self._wrapper, sys.executable, "-m", self._module, "serve"]
         self._child = Child("adapter", command, env=env, log_path=self._log_path)
@@ -113,21 +110,14 @@ class AdapterProcess:
         Raises:
             PartError: it does not answer; with its log in short.
         """
-        for left in reversed(range(STARTS)):
-            self.launch()
-            try:
-                self._started().wait_until(self.answers, "answering", START_SECONDS)
-            except PartError as error:
-                if not left or not re.search(TAKEN, str(error)):
-                    raise
-                if self._keeps_ports:
-                    time.sleep(1)
-                else:
-                    self.settings |= _free_ports()
-            else:
-                break
-        self._keeps_ports = True
+        kept = [int(self.settings[name]) for name in PORTS] if self._keeps_ports else []
+        started_on(kept, len(PORTS), self._start, r"[Aa]ddress already in use")
         return self
+
+    def _start(self, ports: list[int]) -> None:
+        self.settings |= _settings_of(ports)
+        self.launch()
+        self._started().wait_until(self.answers, "answering", START_SECONDS)
 
     def answers(self) -> bool:
         """Whether its gRPC health service answers, whatever it says."""
@@ -176,5 +166,5 @@ class AdapterProcess:
         return self._child
 
 
-def _free_ports() -> dict[str, str]:
-    return {name: str(port) for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)}
+def _settings_of(ports: Sequence[int]) -> dict[str, str]:
+    return {name: str(port) for name, port in zip(PORTS, ports, strict=True)}

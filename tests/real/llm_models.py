@@ -20,16 +20,18 @@ from tests.real.models import Files
 Entry = tuple[str, str, str, bool]
 """Name, type, dims, whether it is optional."""
 
+
+def options(data_type: str, *names: str) -> Sequence[Entry]:
+    """Inputs of one element that a request may leave out."""
+    return [(name, data_type, "1", True) for name in names]
+
+
+PROMPT: Entry = ("text_input", "TYPE_STRING", "1", False)
 VLLM_INPUTS: Sequence[Entry] = (
-    ("text_input", "TYPE_STRING", "1", False),
-    ("stream", "TYPE_BOOL", "1", True),
-    ("sampling_parameters", "TYPE_STRING", "1", True),
-    ("exclude_input_in_output", "TYPE_BOOL", "1", True),
-    ("return_finish_reason", "TYPE_BOOL", "1", True),
-    ("return_cumulative_logprob", "TYPE_BOOL", "1", True),
-    ("return_logprobs", "TYPE_BOOL", "1", True),
-    ("return_num_input_tokens", "TYPE_BOOL", "1", True),
-    ("return_num_output_tokens", "TYPE_BOOL", "1", True),
+    PROMPT,
+    *options("TYPE_STRING", "sampling_parameters"),
+    *options("TYPE_BOOL", "stream", "exclude_input_in_output", "return_finish_reason", "return_cumulative_logprob", "return_logprobs"),
+    *options("TYPE_BOOL", "return_num_input_tokens", "return_num_output_tokens"),
 )
 VLLM_OUTPUTS: Sequence[Entry] = (
     ("text_output", "TYPE_STRING", "-1", False),
@@ -40,20 +42,14 @@ VLLM_OUTPUTS: Sequence[Entry] = (
     ("num_output_tokens", "TYPE_UINT32", "-1", False),
 )
 TRTLLM_INPUTS: Sequence[Entry] = (
-    ("text_input", "TYPE_STRING", "1", False),
+    PROMPT,
     ("max_tokens", "TYPE_INT32", "1", False),
     ("stop_words", "TYPE_STRING", "-1", True),
     ("bad_words", "TYPE_STRING", "-1", True),
-    ("temperature", "TYPE_FP32", "1", True),
-    ("top_k", "TYPE_INT32", "1", True),
-    ("top_p", "TYPE_FP32", "1", True),
-    ("repetition_penalty", "TYPE_FP32", "1", True),
-    ("presence_penalty", "TYPE_FP32", "1", True),
-    ("frequency_penalty", "TYPE_FP32", "1", True),
-    ("seed", "TYPE_UINT64", "1", True),
-    ("return_log_probs", "TYPE_BOOL", "1", True),
-    ("exclude_input_in_output", "TYPE_BOOL", "1", True),
-    ("stream", "TYPE_BOOL", "1", True),
+    *options("TYPE_FP32", "temperature", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+    *options("TYPE_INT32", "top_k"),
+    *options("TYPE_UINT64", "seed"),
+    *options("TYPE_BOOL", "return_log_probs", "exclude_input_in_output", "stream"),
 )
 TRTLLM_OUTPUTS: Sequence[Entry] = (
     ("text_output", "TYPE_STRING", "-1", False),
@@ -61,17 +57,12 @@ TRTLLM_OUTPUTS: Sequence[Entry] = (
     ("output_log_probs", "TYPE_FP32", "-1, -1", False),
 )
 LLM_API_INPUTS: Sequence[Entry] = (
-    ("text_input", "TYPE_STRING", "1", False),
-    ("streaming", "TYPE_BOOL", "1", True),
-    ("sampling_param_max_tokens", "TYPE_INT32", "1", True),
-    ("sampling_param_stop", "TYPE_STRING", "1", True),
-    ("sampling_param_temperature", "TYPE_FP32", "1", True),
-    ("sampling_param_top_k", "TYPE_INT32", "1", True),
-    ("sampling_param_top_p", "TYPE_FP32", "1", True),
-    ("sampling_param_seed", "TYPE_UINT64", "1", True),
-    ("sampling_param_exclude_input_from_output", "TYPE_BOOL", "1", True),
-    ("return_finish_reason", "TYPE_BOOL", "1", True),
-    ("return_stop_reason", "TYPE_BOOL", "1", True),
+    PROMPT,
+    *options("TYPE_BOOL", "streaming", "sampling_param_exclude_input_from_output", "return_finish_reason", "return_stop_reason"),
+    *options("TYPE_INT32", "sampling_param_max_tokens", "sampling_param_top_k"),
+    *options("TYPE_STRING", "sampling_param_stop"),
+    *options("TYPE_FP32", "sampling_param_temperature", "sampling_param_top_p"),
+    *options("TYPE_UINT64", "sampling_param_seed"),
 )
 LLM_API_OUTPUTS: Sequence[Entry] = (
     ("text_output", "TYPE_STRING", "-1", False),
@@ -338,22 +329,19 @@ def vllm(*, delay_seconds: float = 0, fail_at: int = -1) -> Files:
     return _model(VLLM, VLLM_INPUTS, VLLM_OUTPUTS, is_decoupled=True, delay_seconds=delay_seconds, fail_at=fail_at)
 
 
-def trtllm(*, is_decoupled: bool = True, delay_seconds: float = 0, fail_at: int = -1) -> Files:
+def trtllm(*, is_decoupled: bool = True) -> Files:
     """The interface of TensorRT-LLM's ensemble: batched, an input for each option. It tells neither token ids nor why it has ended."""
-    return _model(
-        TRTLLM, TRTLLM_INPUTS, TRTLLM_OUTPUTS, is_decoupled=is_decoupled, delay_seconds=delay_seconds, fail_at=fail_at, max_batch_size=8
-    )
+    return _model(TRTLLM, TRTLLM_INPUTS, TRTLLM_OUTPUTS, is_decoupled=is_decoupled, max_batch_size=8)
 
 
-def llm_api(*, is_decoupled: bool = True, delay_seconds: float = 0, fail_at: int = -1) -> Files:
+def llm_api(*, is_decoupled: bool = True) -> Files:
     """The interface of TensorRT-LLM's LLM API: unbatched; each answer of a stream has the whole text so far."""
-    return _model(LLM_API, LLM_API_INPUTS, LLM_API_OUTPUTS, is_decoupled=is_decoupled, delay_seconds=delay_seconds, fail_at=fail_at)
+    return _model(LLM_API, LLM_API_INPUTS, LLM_API_OUTPUTS, is_decoupled=is_decoupled)
 
 
-def plain(*, is_decoupled: bool = True, delay_seconds: float = 0, fail_at: int = -1) -> Files:
+def plain(*, is_decoupled: bool = True) -> Files:
     """Of no known backend: from text to text, an answer a token; `max_new_tokens` is a parameter of the request."""
-    inputs, outputs = (("text_input", "TYPE_STRING", "1", False),), (("text_output", "TYPE_STRING", "1", False),)
-    return _model(PLAIN, inputs, outputs, is_decoupled=is_decoupled, delay_seconds=delay_seconds, fail_at=fail_at)
+    return _model(PLAIN, (PROMPT,), (("text_output", "TYPE_STRING", "1", False),), is_decoupled=is_decoupled)
 
 
 def mock_llm(*, is_decoupled: bool = True) -> Files:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-import structlog
 
-from adapter.telemetry import logs
 from adapter.telemetry.http import Heartbeat, TelemetryServer
+from tests.fakes.logging_state import untouched_logging
 from tests.fakes.triton import FakeTriton
 from tests.real.ports import free_ports
 from tests.verbs.models import Place
 
 
 @pytest.fixture(autouse=True)
-def untouched_logging() -> Iterator[None]:
-    """Give structlog and the root logger back as they were."""
-    root = logging.getLogger()
-    before = root.handlers, root.level, {name: logging.getLogger(name).level for name in logs.QUIET_LIBRARIES}
-    yield
-    root.handlers = before[0]
-    root.setLevel(before[1])
-    for name, level in before[2].items():
-        logging.getLogger(name).setLevel(level)
-    structlog.reset_defaults()
+def _untouched_logging() -> Iterator[None]:
+    with untouched_logging():
+        yield
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import json_format, text_format
-from tritonclient.grpc import model_config_pb2
 
 from adapter import cli
 
@@ -38,7 +36,6 @@ class Shown:
     warnings: list[str] = field(default_factory=list)
     refusal: str = ""
     """The line that says why the model cannot be loaded, and what Triton expects."""
-    not_placed: str = ""
 
 
 def rows(name: str) -> list[Any]:
@@ -88,8 +85,6 @@ def _read(code: int, text: str, errors: str) -> Shown:
             _placed(block.partition("\nplaced:\n")[2].split("\n"), found)
         elif head.startswith("warning: "):
             found.warnings.append(block.removeprefix("warning: "))
-        elif head.startswith("not placed: "):
-            found.not_placed = block.removeprefix("not placed: ")
         elif head.startswith("the model cannot be loaded: "):
             found.refusal += block.removeprefix("the model cannot be loaded: ")
     for name, config in re.findall(r"^(\S.*)/config\.pbtxt:\n((?:  .*\n|\n(?=  |\n  ))*)", text, re.MULTILINE):
@@ -116,13 +111,3 @@ def _placed(lines: list[str], found: Shown) -> None:
                 found.directories.setdefault(model, []).append(inner)
         elif note != "(written)":
             found.placed[model][inner] = note.removeprefix("<- ") or inner
-
-
-def config_of(text: str) -> model_config_pb2.ModelConfig:
-    """A config as Triton's own message; fails on what Triton could not parse."""
-    return text_format.Parse(text, model_config_pb2.ModelConfig())
-
-
-def config_from(fields: Mapping[str, Any]) -> model_config_pb2.ModelConfig:
-    """Triton's message from JSON's form of its fields."""
-    return json_format.ParseDict(dict(fields), model_config_pb2.ModelConfig())

@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 
 from adapter.layout.bundles import MOST_MODELS
-from tests.verbs.layouts import Shown, config_of, shown
+from tests.unit.layout.cases.builders import OTHERS, PYTHON, bls, config_of, steps
+from tests.verbs.layouts import Shown, shown
 
-PYTHON = 'backend: "python"'
-OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "x", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": "x"}
 INNER_A, INNER_B = {"1/model.py": "a/1/model.py"}, {"1/model.py": "b/1/model.py"}
-
-
-def steps(*names: str) -> str:
-    return 'platform: "ensemble" ensemble_scheduling { ' + " ".join(f'step {{ model_name: "{name}" }}' for name in names) + " }"
-
-
-def bls(*names: str) -> str:
-    return PYTHON + "".join(f' parameters {{ key: "bls_model.{name}" value {{ string_value: "{name}" }} }}' for name in names)
 
 
 def named_steps(found: Shown, name: str = "m") -> list[str]:
@@ -159,11 +150,8 @@ def test_a_schema_is_the_top_models(tmp_path: Path) -> None:
     """The inner ones keep their tensors."""
     schema = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1]}]}
     found = shown(tmp_path, {"top/config.pbtxt": steps("a", "b"), **OTHERS}, schema=schema)
-    assert {name: [tensor.name for tensor in config_of(config).input] for name, config in found.configs.items()} == {
-        "m": ["x"],
-        "m~inner~a": [],
-        "m~inner~b": [],
-    }
+    names = {name: [tensor.name for tensor in config_of(config).input] for name, config in found.configs.items()}
+    assert names == {"m": ["x"], "m~inner~a": [], "m~inner~b": []}
 
 
 TOP_A = {"top/config.pbtxt": steps("a")}
@@ -181,21 +169,13 @@ TOP_A = {"top/config.pbtxt": steps("a")}
         ({"config.pbtxt": steps("a", "c"), **OTHERS}, None, "an ensemble step in config.pbtxt names c, and the models here are a, b"),
         ({"config.pbtxt": steps("a", ""), **OTHERS}, None, "names ''"),
         ({"top/config.pbtxt": bls("c"), "top/1/model.py": "x", **OTHERS}, None, "the parameter bls_model.c in top/config.pbtxt names c"),
-        (
-            {"config.pbtxt": bls("a"), "1/model.py": "x", **OTHERS, "a/config.pbtxt": bls("b"), "b/config.pbtxt": bls("a")},
-            None,
-            "these models call each other: a, b",
-        ),
+        ({**OTHERS, **TOP_A, "a/config.pbtxt": bls("b"), "b/config.pbtxt": bls("a")}, None, "these models call each other: a, b"),
         ({"top/config.pbtxt": steps("a", "b"), **OTHERS, "a/config.pbtxt": bls("top")}, "top", "names top, which is the top model"),
         ({**TOP_A, "a/config.pbtxt": PYTHON, "a/1/x": "x"}, None, "a: 1/model.py is missing"),
         ({**TOP_A, "a/config.pbtxt": PYTHON, "a/01/model.py": "x"}, None, "a: Triton would misread directory 01"),
         ({**TOP_A, "a/config.pbtxt": "backend: 7"}, None, "a/config.pbtxt cannot be used: line 1, column 1"),
         ({**TOP_A, "a/config.pbtxt": "{"}, None, "a/config.pbtxt cannot be parsed: line 1, column 1"),
-        (
-            {"config.pbtxt": PYTHON, "1/main.py": "x", "templates/config.pbtxt": ""},
-            None,
-            "; Triton expects config.pbtxt and 1/model.py",
-        ),
+        ({"config.pbtxt": PYTHON, "1/main.py": "x", "t/config.pbtxt": ""}, None, "; Triton expects config.pbtxt and 1/model.py"),
     ],
 )
 def test_what_cannot_be_a_bundle_is_refused_in_words(files: dict[str, str], top: str | None, words: str, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.builders import a_forest
-from tests.verbs.layouts import CASES, Shown, config_from, config_of, rows, shown
+from tests.unit.layout.cases.builders import config_from, config_of
+from tests.verbs.layouts import CASES, Shown, rows, shown
 
 
 def of_row(folder: Path, row: dict[str, Any]) -> Shown:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.verbs.layouts import config_of, shown
+from tests.unit.layout.cases.builders import config_of
+from tests.verbs.layouts import shown
 
 MODEL = {"1/model.onnx": "x", "1/model.py": "x"}
 
@@ -33,24 +34,12 @@ UNUSABLE = [
     ("instance_group { count: 4294967296 }", "line 1, column 25: count: Value out of range"),
     ("model_warmup { batch_size: -1 }", "line 1, column 28: batch_size: Value out of range"),
     ("response_cache { enable: yes }", 'line 1, column 26: enable: Expected "true" or "false".'),
-    (
-        "sequence_batching { direct { minimum_slot_utilization: 'x' } }",
-        "line 1, column 56: minimum_slot_utilization: Couldn't parse float: 'x'",
-    ),
+    ("sequence_batching { direct { minimum_slot_utilization: 'x' } }", "line 1, column 56: minimum_slot_utilization: Couldn't parse float"),
     ("parameters { key: 'k' value { string_value: 7 } }", "line 1, column 45: string_value: Expected string but found: '7'"),
     ("parameters { key: 'k' value: 'v' }", 'line 1, column 30: value: Expected "{".'),
-    (
-        "ensemble_scheduling { step { model_name: 'a' model_name: 'b' } }",
-        'line 1, column 58: model_name: Message type "inference.ModelEnsembling.Step" should not have multiple "model_n',
-    ),
-    (
-        "input { reshape { } reshape { } }",
-        'line 1, column 29: reshape: Message type "inference.ModelInput" should not have multiple "reshape" fields.',
-    ),
-    (
-        "dynamic_batching { } ensemble_scheduling { }",
-        'line 1, column 22: ensemble_scheduling: Field "ensemble_scheduling" is specified along with field "dynamic_bat',
-    ),
+    ("ensemble_scheduling { step { model_name: 'a' model_name: 'b' } }", 'line 1, column 58: model_name: Message type "inference.ModelE'),
+    ("input { reshape { } reshape { } }", 'line 1, column 29: reshape: Message type "inference.ModelInput" should not have multiple'),
+    ("dynamic_batching { } ensemble_scheduling { }", 'column 22: ensemble_scheduling: Field "ensemble_scheduling" is specified along'),
     ("backend: [ 'x' ]", "line 1, column 10: backend: Expected string but found: '['"),
     ('backend: "caf\\351"', "line 1, column 10: backend: not UTF-8"),
     (b"a: 1\nbackend: 'caf\xe9'", "line 2, column 10: backend: not UTF-8"),
@@ -76,10 +65,7 @@ UNUSABLE = [
     ("version_policy { latest { num_versions: 'x' } }", "line 1, column 41: num_versions: Couldn't parse integer: 'x'"),
     ("version_policy { specific { versions: [1, x] } }", "line 1, column 43: versions: Couldn't parse integer: x"),
     ("version_policy { specific { versions { } } }", 'line 1, column 38: versions: Expected ":".'),
-    (
-        "version_policy { all { } latest { } }",
-        'line 1, column 26: latest: Field "latest" is specified along with field "all", another member of oneof "policy',
-    ),
+    ("version_policy { all { } latest { } }", 'line 1, column 26: latest: Field "latest" is specified along with field "all", another'),
     ("cc_model_filenames { key: 86 value: 'model_86.plan' }", "line 1, column 27: key: Expected string but found: '86'"),
     ("ensemble_scheduling: true", 'line 1, column 22: ensemble_scheduling: Expected "{".'),
     ("input: 'x'", 'line 1, column 8: input: Expected "{".'),
@@ -88,10 +74,7 @@ UNUSABLE = [
     ("[a.b]: 0", "line 1, column 1: [a.b] is an extension, and Triton's config has none"),
     ("input { [ type.googleapis.com / x.Y ] { } }", "line 1, column 9: [type.googleapis.com/x.Y] is an extension"),
     ("name: 'a'\nname: 'a'", 'line 2, column 7: name: Message type "inference.ModelConfig" should not have multiple "name" fields.'),
-    (
-        "backend: 'a'\nbackend: 'b'",
-        'line 2, column 10: backend: Message type "inference.ModelConfig" should not have multiple "backend" fields.',
-    ),
+    ("backend: 'a'\nbackend: 'b'", 'line 2, column 10: backend: Message type "inference.ModelConfig" should not have multiple "backe'),
 ]
 UNREADABLE = [
     ('backend: "x"\nname "y"', "line 2, column 6: expected ':', found '\"y\"'"),
@@ -316,6 +299,7 @@ def test_other_names_are_just_directories(name: str, tmp_path: Path) -> None:
         ('"a" \'b\' # and\n "c"', "abc"),
         (r'"\a\101\x42\x43é"', "?ABCé"),
         (r'"\303\251"', "é"),
+        (r'"\b\f\n\r\t\v\\X\'"', "??????\\X'"),
         (r'"\U0001F600"', "😀"),
         ('"é # { ; "', "é # { ; "),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -83,14 +82,6 @@ def test_what_a_config_says_counts_more_than_the_type(folder):
     assert "Triton expects config.pbtxt and 1/model.plan\n" in found.text
 
 
-def test_a_single_file_is_a_model_too(folder):
-    """As when the model path names an object."""
-    found = looked(folder({"resnet.onnx": ""}) / "resnet.onnx", model_id="m")
-
-    assert found.code == cli.OK
-    assert "model.onnx  <- resnet.onnx" in found.text
-
-
 def test_a_forests_config_says_what_its_file_says(folder):
     """As a load would, after the pull: the format by its content, the numbers from the file."""
     top = folder({"README.md": ""})
@@ -143,28 +134,6 @@ def test_versions_may_be_links_to_directories_of_other_names(folder):
     assert "not placed: 2/net.onnx, v2/net.onnx, v3/net.onnx\n" in found.text
 
 
-@pytest.mark.parametrize(("files", "code"), [({"model.onnx": ""}, 0), ({"a": "", "b": ""}, 1), ({}, 2)])
-def test_the_command_ends_with_what_was_found(files, code, folder, capsys):
-    """0 it fits, 1 it does not, 2 there is nothing."""
-    assert cli.main(["layout", os.fspath(folder(files)), "--type", "onnx"]) == code
-
-    out, err = capsys.readouterr()
-    assert bool(out) == (code != 2)
-    assert ("does not exist" in err) == (code == 2)
-
-
-def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys):
-    """By an option that stands for `storage_params`."""
-    top = folder({"a/config.pbtxt": 'backend: "python"', "a/1/model.py": "", "b/config.pbtxt": 'backend: "python"', "b/1/model.py": ""})
-
-    assert cli.main(["layout", str(top)]) == 1
-    assert "one model that names the others" in capsys.readouterr().out
-    assert cli.main(["layout", str(top), "--top-model", "b"]) == 0
-    assert "net~inner~a" in capsys.readouterr().out
-    assert cli.main(["layout", str(top), "--top-model", "x/y"]) == 2
-    assert "adapter.topModel must be the name of a directory" in capsys.readouterr().err
-
-
 def test_long_directories_are_shown_in_part(folder):
     """Twenty entries and a count, in every directory; what is not printable is a question mark."""
     found = looked(folder({"a\nb": "", **{f"d/{number:03}": "" for number in range(25)}}), "").text
@@ -177,19 +146,12 @@ def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
     """Neither model nor schema, and an id that could never be loaded."""
     (tmp_path / "empty").mkdir()
     top = folder({"model.onnx": ""})
-    for path, model_id, schema, words in (
-        (tmp_path / "absent", "", None, "does not exist"),
-        (tmp_path / "empty", "", None, "holds no files"),
-        (top, "a/b", None, "contains '/'"),
-        (top, "", tmp_path / "absent.json", "absent.json cannot be read"),
+    for path, options, words in (
+        (tmp_path / "absent", {}, "does not exist"),
+        (tmp_path / "empty", {}, "holds no files"),
+        (top, {"model_id": "a/b"}, "contains '/'"),
+        (top, {"schema": tmp_path / "absent.json"}, "absent.json cannot be read"),
+        (top, {"top": "x/y"}, "adapter.topModel must be the name of a directory"),
     ):
-        found = looked(path, model_id=model_id, schema=schema)
-        assert words in found.errors and found.text == ""
-
-
-def test_a_decoupled_model_fits_with_the_option_that_allows_it(folder, capsys):
-    """It stands for the storage parameter."""
-    top = os.fspath(folder({"model.json": "{}"}))
-
-    assert cli.main(["layout", top, "--type", "vllm", "--allow-decoupled"]) == 0
-    assert "warning: the model is decoupled: it may answer a request any number of times" in capsys.readouterr().out
+        found = looked(path, **options)
+        assert words in found.errors and (found.code, found.text) == (2, "")

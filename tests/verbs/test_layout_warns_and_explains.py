@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.verbs.layouts import config_from, config_of, shown
+from tests.unit.layout.cases.builders import config_from, config_of
+from tests.verbs.layouts import shown
 
 ADD = "Triton may refuse this model: the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt"
 DECOUPLED = 'backend: "python"\nmodel_transaction_policy { decoupled: true }\n'
@@ -50,12 +51,7 @@ def tensors(*names: str) -> list[dict[str, object]]:
         ("python", {"config.pbtxt": DECOUPLED, **FILES}, None, ["with one answer only"]),
         ("python", {"config.pbtxt": "backend: 'python' model_transaction_policy: < decoupled: t >", **FILES}, None, ["decoupled"]),
         ("python", {"config.pbtxt": "backend: 'python' model_transaction_policy { decoupled: 1 }", **FILES}, None, ["decoupled"]),
-        (
-            "python",
-            {"config.pbtxt": "backend: 'python' model_transaction_policy { decoupled: false decoupled: true }", **FILES},
-            None,
-            ["decoupled"],
-        ),
+        ("python", {"config.pbtxt": "model_transaction_policy { decoupled: false decoupled: true }", **FILES}, None, ["decoupled"]),
         ("python", {"config.pbtxt": 'backend: "python"', **FILES}, None, []),
         ("python", {"config.pbtxt": 'backend: "python" model_transaction_policy { }', **FILES}, None, []),
         ("python", {"config.pbtxt": 'backend: "python" model_transaction_policy { decoupled: false }', **FILES}, None, []),
@@ -152,11 +148,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
         ({"inputs": [tensor(shape=[True])]}, 0, "true or false at inputs[0].shape[0], a whole number is expected"),
         ({"inputs": [tensor(), tensor()]}, 0, "names the tensor t twice in inputs"),
         *(({"inputs": [tensor(datatype=kind)]}, 0, "the tensor t the unknown datatype") for kind in ("FLOAT", "fp32", "TYPE_FP32", "")),
-        (
-            {"inputs": [tensor(datatype="INVALID")]},
-            0,
-            "BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, BF16",
-        ),
+        ({"inputs": [tensor(datatype="INVALID")]}, 0, "BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, BF16"),
         ({"inputs": [tensor(shape=[10])]}, 4, "(inputs[0].shape): config.pbtxt has max_batch_size 4"),
         ({"inputs": [tensor(shape=[10])]}, 1, "(inputs[0].shape): config.pbtxt has max_batch_size 1"),
         ({"inputs": [tensor(shape=[])]}, 4, "(inputs[0].shape): config.pbtxt has max_batch_size 4"),

@@ -4,26 +4,25 @@ import contextlib
 import errno
 import io
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
 from adapter import cli
 from adapter.telemetry.http import Heartbeat, TelemetryServer
+from tests.fakes import hell
+from tests.fakes.hell import Hell
 
 NAME = "adapters.models.svc"
 FREE_BESIDE = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 """On Linux all of 127.0.0.0/8 is this machine: each address is a pod of its own."""
-Answer = tuple[int, bytes]
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What a name stands for: addresses, or what `getaddrinfo` raises, or a call. Addresses stand for themselves."""
+    monkeypatch.setenv("ADAPTER_ENDPOINT", "wrong, and not asked for")
     known: dict[str, Any] = {}
     genuine = socket.getaddrinfo
 
@@ -41,29 +40,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return known
 
 
-@contextmanager
-def answering(address: str, port: int, answer: Answer) -> Iterator[tuple[int, list[str]]]:
-    """A pod that answers so; its port, and the paths that it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(answer[0])
-            self.end_headers()
-            self.wfile.write(answer[1])
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer((address, port), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_port, asked
-        finally:
-            server.shutdown()
-            thread.join()
+def answering(address: str, port: int, status: int, body: bytes) -> Hell:
+    """A pod that answers so."""
+    return Hell(hell.answering(status, body=body), host=address, port=port)
 
 
 def ask(port: int, *, ready: bool = True, timeout_seconds: float = 10, name: str = NAME) -> tuple[bool, list[str]]:
@@ -72,6 +51,7 @@ def ask(port: int, *, ready: bool = True, timeout_seconds: float = 10, name: str
     with contextlib.redirect_stdout(out):
         words = ["--ready"] if ready else []
         code = cli.main(["probe", *words, "--host", f"{name}:{port}", "--timeout", str(timeout_seconds)])
+    assert code in (0, 1)
     return code == cli.OK, out.getvalue().splitlines()
 
 
@@ -83,8 +63,8 @@ def test_every_address_has_a_line_and_one_bad_pod_decides(names: dict[str, Any])
     """The address, the status, the text; sorted, so that two runs can be compared."""
     names[NAME] = FREE_BESIDE[::-1]
     with ExitStack() as stack:
-        port, _ = stack.enter_context(answering(FREE_BESIDE[0], 0, (200, b"ready\n")))
-        stack.enter_context(answering(FREE_BESIDE[1], port, (503, b"not ready: Triton does not answer at localhost:8001\n")))
+        port = stack.enter_context(answering(FREE_BESIDE[0], 0, 200, b"ready\n")).port
+        stack.enter_context(answering(FREE_BESIDE[1], port, 503, b"not ready: Triton does not answer at localhost:8001\n"))
         are_well, lines = ask(port)
 
     assert not are_well
@@ -105,16 +85,16 @@ def test_both_questions_go_to_the_adapters_own_server(ready: bool, path: str, wo
         assert ask(server.port, ready=ready) == (True, [f"{address}:{server.port}: 200 {word}" for address in written])
     finally:
         server.close()
-    with answering("127.0.0.1", 0, (200, b"ready; restoring 7 of 10\n")) as (port, asked):
-        assert ask(port, ready=ready, name="127.0.0.1")[0] is ready
-        assert asked == [path]
+    with answering("127.0.0.1", 0, 200, b"ready; restoring 7 of 10\n") as pod:
+        assert ask(pod.port, ready=ready, name="127.0.0.1")[0] is ready
+        assert [request.target for request in pod.requests] == [path]
 
 
 def test_another_server_is_no_ready_adapter(names: dict[str, Any]) -> None:
     """A Service that selects the wrong pods, or a page of a proxy; what it says cannot spoil the terminal."""
     names[NAME] = [FREE_BESIDE[0]]
-    with answering(FREE_BESIDE[0], 0, (200, b"<html>\x1b[31m\r\nhello\xff")) as (port, _):
-        assert ask(port) == (False, [f"127.0.0.2:{port}: 200 <html> [31m hello�"])
+    with answering(FREE_BESIDE[0], 0, 200, b"<html>\x1b[31m\r\nhello\xff") as pod:
+        assert ask(pod.port) == (False, [f"127.0.0.2:{pod.port}: 200 <html> [31m hello�"])
 
 
 @pytest.mark.parametrize("code", [socket.EAI_NONAME, socket.EAI_NODATA])
@@ -146,29 +126,19 @@ def test_a_pod_that_says_nothing_keeps_no_other_one(names: dict[str, Any]) -> No
     names[NAME] = FREE_BESIDE[:2]
     with closing(socket.create_server((FREE_BESIDE[0], 0))) as silent:
         port = silent.getsockname()[1]
-        with answering(FREE_BESIDE[1], port, (200, b"ready\n")):
+        with answering(FREE_BESIDE[1], port, 200, b"ready\n"):
             are_well, lines = ask(port, timeout_seconds=0.3)
 
     assert not are_well
     assert lines == [f"127.0.0.2:{port}: no answer: timed out", f"127.0.0.3:{port}: 200 ready"]
 
 
-@pytest.mark.parametrize("spoil", [lambda c: c.sendall(b"SSH-2.0-x\r\n"), lambda c: c.shutdown(socket.SHUT_RDWR)])
-def test_what_is_no_http_is_no_answer(spoil: Callable[[socket.socket], None], names: dict[str, Any]) -> None:
+@pytest.mark.parametrize("spoil", [hell.forever(b"SSH-2.0-x\r\n", b"x"), lambda peer: peer.hang_up()])
+def test_what_is_no_http_is_no_answer(spoil: hell.Behaviour, names: dict[str, Any]) -> None:
     """Words for the cause, no traceback."""
-    with closing(socket.create_server((FREE_BESIDE[0], 0))) as listener:
-        names[NAME] = [FREE_BESIDE[0]]
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(100)
-                spoil(connection)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        are_well, (line,) = ask(listener.getsockname()[1])
-        thread.join()
+    names[NAME] = [FREE_BESIDE[0]]
+    with Hell(spoil, host=FREE_BESIDE[0]) as pod:
+        are_well, (line,) = ask(pod.port)
 
     assert not are_well
     assert ": no answer: " in line
@@ -179,32 +149,8 @@ def test_no_proxy_of_the_environment_is_used(names: dict[str, Any], monkeypatch:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     names[NAME] = [FREE_BESIDE[0]]
-    with answering(FREE_BESIDE[0], 0, (200, b"ready\n")) as (port, _):
-        assert ask(port)[0]
-
-
-@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
-def test_the_exit_code_says_whether_all_are_well(
-    status: int, code: int, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By the command's own words. It needs no setting."""
-    monkeypatch.setenv("ADAPTER_ENDPOINT", "wrong")
-    names[NAME] = [FREE_BESIDE[0]]
-    with answering(FREE_BESIDE[0], 0, (status, b"ready\n")) as (port, asked):
-        assert cli.main(["probe", "--ready", "--host", f"{NAME}:{port}", "--timeout", "7"]) == code
-        assert cli.main(["probe", "--host", f"{NAME}:{port}"]) == 1
-    assert asked == ["/readyz", "/healthz"]
-    assert capsys.readouterr().out.splitlines()[0] == f"127.0.0.2:{port}: {status} ready"
-
-
-@pytest.mark.parametrize("host", ["nameonly", "name:", ":9464", "name:0", "name:x", "http://name:9464"])
-def test_a_host_is_a_name_and_a_port(host: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong usage."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["probe", "--ready", "--host", host])
-
-    assert caught.value.code == 2
-    assert "argument --host: " in capsys.readouterr().err
+    with answering(FREE_BESIDE[0], 0, 200, b"ready\n") as pod:
+        assert ask(pod.port)[0]
 
 
 def test_an_unreachable_address_is_told_in_words(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

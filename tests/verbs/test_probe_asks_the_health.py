@@ -21,21 +21,13 @@ from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
 
 
-class Readiness:
-    """Set by the test."""
-
-    problem: str | None = None
-
-    def __call__(self) -> str | None:
-        return self.problem
-
-
 @asynccontextmanager
-async def running(readiness: Readiness) -> AsyncIterator[Endpoint]:
+async def running(problems: list[str]) -> AsyncIterator[Endpoint]:
+    """An adapter that is not ready for these reasons."""
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
         runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=frozenset()),
-        readiness=readiness,
+        readiness=lambda: "; ".join(problems) or None,
         reflection=False,
     )
     try:
@@ -55,24 +47,14 @@ async def ask(endpoint: Endpoint, *, ready: bool = False, timeout_seconds: float
 
 
 async def test_alive_and_ready_are_different_questions() -> None:
-    """A kubelet must not restart an adapter because Triton is away."""
-    readiness = Readiness()
-    async with running(readiness) as endpoint:
+    """A kubelet must not restart an adapter because Triton is away. Metadata holds printable ASCII only; the reason is for people."""
+    problems: list[str] = []
+    async with running(problems) as endpoint:
         assert await ask(endpoint) == (True, "alive")
         assert await ask(endpoint, ready=True) == (True, "ready")
-
-        readiness.problem = "Triton does not answer on localhost:8001"
-
+        problems.append("Triton is away: 100 % für\nnichts − 語 😀")
         assert await ask(endpoint) == (True, "alive")
-        assert await ask(endpoint, ready=True) == (False, "not ready: Triton does not answer on localhost:8001")
-
-
-async def test_reason_arrives_whatever_its_characters() -> None:
-    """Metadata holds printable ASCII only; the reason is for people."""
-    readiness = Readiness()
-    readiness.problem = "100 % für\nnichts − 語 😀"
-    async with running(readiness) as endpoint:
-        assert await ask(endpoint, ready=True) == (False, "not ready: 100 % für nichts − 語 😀")
+        assert await ask(endpoint, ready=True) == (False, "not ready: Triton is away: 100 % für nichts − 語 😀")
 
 
 async def test_no_process_listens() -> None:

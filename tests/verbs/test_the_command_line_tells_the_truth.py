@@ -45,13 +45,25 @@ def test_without_a_verb_it_explains_itself(capsys: pytest.CaptureFixture[str]) -
     assert f"usage: {PROGRAM}" in capsys.readouterr().err
 
 
-def test_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("dance", "dance"),
+        ("models some-model", "some-model"),
+        ("models --jsn", "--jsn"),
+        *((f"probe --timeout={time}", f"argument --timeout: '{time}'") for time in ("0", "-1", "soon")),
+        *(
+            (f"probe --ready --host {host}", "argument --host: ")
+            for host in ("nameonly", "name:", ":9464", "name:0", "name:x", "http://n:1")
+        ),
+    ],
+)
+def test_wrong_usage_is_told(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As argparse says it."""
     with pytest.raises(SystemExit) as caught:
-        cli.main(["dance"])
-
+        cli.main(words.split())
     assert caught.value.code == 2
-    assert "dance" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 def test_serve_passes_the_settings_and_the_exit_code(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,22 +74,6 @@ def test_serve_passes_the_settings_and_the_exit_code(served: list[Settings], mon
     assert served == [Settings.from_env({"CONTAINER_MEM_REQ_BYTES": "8Gi"})]
 
 
-def test_serve_with_mistakes_lists_them_all_and_starts_nothing(
-    served: list[Settings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In words, on standard error, exit code 2."""
-    monkeypatch.setenv("ADAPTER_PORT", "eighty")
-
-    assert cli.main(["serve"]) == 2
-
-    out, err = capsys.readouterr()
-    assert served == []
-    assert out == ""
-    assert "ADAPTER_PORT: 'eighty' is not a whole number" in err
-    assert "CONTAINER_MEM_REQ_BYTES is missing" in err
-    assert "Traceback" not in err
-
-
 def test_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     """Every name, unit and default, and what it means."""
     assert cli.main(["settings"]) == 0
@@ -86,37 +82,6 @@ def test_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert [about["env"] for about, _ in explained()] == [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert "MODELSIZE_MULTIPLIER  (factor, default 1.25)" in out
     assert "`" not in out
-
-
-@pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
-def test_probe_prints_one_line_and_ends_with_it(
-    is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Asked where the adapter listens."""
-    asked: list[tuple[str, bool, float]] = []
-
-    def probe(endpoint: object, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
-        asked.append((str(endpoint), ready, timeout_seconds))
-        return is_well, "the line"
-
-    monkeypatch.setattr("adapter.spi.probe.probe", probe)
-    monkeypatch.setenv("ADAPTER_ENDPOINT", "unix:/run/mm.sock")
-
-    assert cli.main(["probe"]) == code
-    assert cli.main(["probe", "--ready", "--timeout", "0.5"]) == code
-
-    assert asked == [("unix:/run/mm.sock", False, 5.0), ("unix:/run/mm.sock", True, 0.5)]
-    assert capsys.readouterr().out == "the line\nthe line\n"
-
-
-@pytest.mark.parametrize("timeout", ["0", "-1", "soon"])
-def test_probe_wants_a_time_above_zero(timeout: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong usage."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["probe", f"--timeout={timeout}"])
-
-    assert caught.value.code == 2
-    assert timeout in capsys.readouterr().err
 
 
 def test_probe_with_a_wrong_endpoint_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,15 +104,6 @@ def test_module_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert done.returncode == cli.main(["settings"]) == 0
     assert done.stdout == capsys.readouterr().out
-
-
-@pytest.mark.parametrize("words", [["models", "some-model"], ["models", "--jsn"]])
-def test_models_takes_no_more_words(words: list[str]) -> None:
-    """Wrong usage."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(words)
-
-    assert caught.value.code == 2
 
 
 def test_a_reader_that_has_read_enough_is_no_trouble() -> None:

@@ -10,66 +10,33 @@ from adapter.errors import InvalidModel
 from adapter.layout import rules
 from adapter.model import INNER, Layout, Listing, SourceFile, id_problem, inner_name, owner_of
 from tests.builders import a_listing, a_spec
-from tests.unit.layout.cases.builders import SCHEMA, config_of, placed
-
-PYTHON = 'backend: "python"'
-OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": ""}
+from tests.unit.layout.cases.builders import OTHERS, PYTHON, bls, config_of, steps
 
 
-def steps(*names: str) -> str:
-    return 'platform: "ensemble" ensemble_scheduling { ' + " ".join(f'step {{ model_name: "{name}" }}' for name in names) + " }"
+def planned(files: dict[str, str], *, top: str | None = None) -> Layout:
+    listing = a_listing(files)
+    spec = a_spec(model_id="m", model_type="ensemble", top_model=top)
+    return rules.plan(spec, listing, {file: files[file.path].encode() for file in rules.wanted(listing)})
 
 
-def bls(*names: str) -> str:
-    return PYTHON + "".join(f' parameters {{ key: "bls_model.{name}" value {{ string_value: "{name}" }} }}' for name in names)
+CALLED = {**OTHERS, "a/config.pbtxt": bls("b")}
+STEPS = {
+    "top/config.pbtxt": steps("sub", "a"), "sub/config.pbtxt": steps("b"), **OTHERS, "b/config.pbtxt": bls("c"),
+    "c/config.pbtxt": PYTHON, "c/1/model.py": "", "d/1/model.onnx": "",
+}  # fmt: skip
 
 
-def planned(
-    files: dict[str, str], *, top: str | None = None, model_id: str = "m", schema: str | None = None, model_type: str = "ensemble"
-) -> Layout:
-    listing = a_listing(files, schema=None if schema is None else SCHEMA)
-    contents = {file: files[file.path].encode() for file in rules.wanted(listing) if file != SCHEMA}
-    if schema is not None:
-        contents[SCHEMA] = schema.encode()
-    spec = a_spec(model_id=model_id, model_type=model_type, top_model=top, schema_path="s" if schema else None)
-    return rules.plan(spec, listing, contents)
-
-
-def trees(found: Layout) -> dict[str, dict[str, str]]:
-    return {"": placed(found)} | {name: placed(part) for name, part in found.inner.items()}
-
-
-def named_steps(content: bytes) -> list[str]:
-    return [step.model_name for step in config_of(content).ensemble_scheduling.step]
-
-
-@pytest.mark.parametrize("prefix", ["", "top/"])
-def test_models_that_bls_calls_are_loaded_before_the_top_model(prefix):
-    """Triton does not know of them; one that calls another after that one."""
-    found = planned({f"{prefix}config.pbtxt": bls("a"), f"{prefix}1/model.py": "", **OTHERS, "a/config.pbtxt": bls("b")})
-
-    assert found.loaded_first == ("m~inner~b", "m~inner~a")
-    parameters = config_of(found.written["config.pbtxt"]).parameters
-    assert parameters["bls_model.a"].string_value == "m~inner~a"
-    assert config_of(found.inner["m~inner~a"].written["config.pbtxt"]).parameters["bls_model.b"].string_value == "m~inner~b"
-
-
-def test_steps_of_steps_are_triton_s_and_the_rest_is_ours():
-    """An ensemble in an ensemble; what a step calls by BLS, and what no model names."""
-    files = {
-        "top/config.pbtxt": steps("sub", "a"),
-        "sub/config.pbtxt": steps("b"),
-        **OTHERS,
-        "b/config.pbtxt": bls("c"),
-        "c/config.pbtxt": PYTHON,
-        "c/1/model.py": "",
-        "d/1/model.onnx": "",
-    }
-    found = planned(files)
-
-    assert found.loaded_first == ("m~inner~c", "m~inner~d")
-    assert named_steps(found.inner["m~inner~sub"].written["config.pbtxt"]) == ["m~inner~b"]
-    assert trees(found)["m~inner~d"] == {"1/model.onnx": "d/1/model.onnx"}
+@pytest.mark.parametrize(
+    ("files", "first"),
+    [
+        ({"config.pbtxt": bls("a"), "1/model.py": "", **CALLED}, ("m~inner~b", "m~inner~a")),
+        ({"top/config.pbtxt": bls("a"), "top/1/model.py": "", **CALLED}, ("m~inner~b", "m~inner~a")),
+        (STEPS, ("m~inner~c", "m~inner~d")),
+    ],
+)
+def test_models_that_bls_calls_are_loaded_before_the_top_model(files, first):
+    """Triton does not know of them, nor of what no model names; one that calls another after that one."""
+    assert planned(files).loaded_first == first
 
 
 ids = st.lists(st.sampled_from([INNER, INNER[:-1], "~", "~i", "r~", "a", "é"]) | st.text(max_size=3), max_size=4).map("".join)

@@ -13,24 +13,6 @@ from tests.builders import a_file, a_listing, a_spec
 from tests.unit.layout.cases.builders import SCHEMA
 
 VERSION = re.compile(r"0|[1-9][0-9]{0,17}|[1-8][0-9]{18}|9000000000000000000")
-TYPES = [
-    "",
-    "onnx",
-    "tensorrt",
-    "pytorch",
-    "tensorflow",
-    "keras",
-    "python",
-    "ensemble",
-    "fil",
-    "xgboost",
-    "sklearn",
-    "openvino",
-    "dali",
-    "vllm",
-    "tensorrtllm",
-    "custom",
-]
 CONFIGS = [
     b"",
     b"name: 'x' backend: 'python'",

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import InvalidModel
 from adapter.layout import rules
-from adapter.model import Layout
+from adapter.model import OPTIONS_FILE, Layout
 from tests.builders import a_listing, a_spec
 from tests.unit.layout.cases.builders import config_of, placed
 
@@ -62,6 +62,12 @@ def test_a_directory_with_something_beside_it_is_no_wrapper(beside: str) -> None
 def test_what_tools_leave_behind_is_not_beside_it() -> None:
     files = {f"model/{path}": text for path, text in NATIVE.items()} | {"._model": "", "__MACOSX/x": ""}
     assert placed(planned(files)) == placed(planned(NATIVE, "model/"))
+
+
+@pytest.mark.parametrize("at", [OPTIONS_FILE, f"model/{OPTIONS_FILE}"])
+def test_options_may_lie_beside_what_a_model_is_wrapped_in(at: str) -> None:
+    found = planned({f"model/{path}": text for path, text in NATIVE.items()} | {at: ""})
+    assert placed(found) == placed(planned(NATIVE, "model/")) | {OPTIONS_FILE: at}
 
 
 def test_no_more_wrappers_are_opened_than_a_few() -> None:

@@ -108,25 +108,6 @@ def test_every_form_of_a_scalar_is_understood(text, kind):
     assert (value.kind, value.start, value.end) == (kind, 3, 3 + len(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        ('""', ""),
-        ("'it\"s'", 'it"s'),
-        ('"a" \'b\' # and\n "c"', "abc"),
-        (r'"\a\b\f\n\r\t\v\\\'\""', "\a\b\f\n\r\t\v\\'\""),
-        (r'"\101\x42\x43é\U0001F600\\X"', "ABCé😀\\X"),
-        (r'"\303\251"', "é"),
-        ('"é # { ; "', "é # { ; "),
-    ],
-)
-def test_every_form_of_a_string_is_understood(text, content):
-    """All escapes, and joined pieces."""
-    (value,) = only(f"a: {text}").values
-
-    assert unquoted(f"a: {text}", value) == content
-
-
 def test_position_counts_lines_and_columns_from_one():
     """As editors do."""
     assert [position("ab\nc", offset) for offset in (0, 2, 3)] == ["line 1, column 1", "line 1, column 3", "line 2, column 1"]

@@ -161,14 +161,6 @@ def test_only_three_paths_can_only_be_read(method: str, path: str, status: int) 
     assert answer[2]["Allow"] == "GET, HEAD"
 
 
-def test_both_families_are_served_by_one_port() -> None:
-    """Pods have IPv4, IPv6, or both."""
-    with serving() as server:
-        assert ask(server, "/healthz", host="127.0.0.1")[0] == 200
-        if socket.has_dualstack_ipv6():
-            assert ask(server, "/healthz", host="::1")[0] == 200
-
-
 def test_port_in_use_is_one_sentence() -> None:
     """Another adapter, or ModelMesh's own metrics."""
     with serving() as first:

@@ -14,6 +14,7 @@ from adapter.settings.process import TelemetrySettings
 from adapter.storage.stores.table import BINDINGS
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import MASK
+from tests.fakes.logging_state import untouched_logging
 
 ALL_CREDENTIALS = {name for binding in BINDINGS.values() for name in binding.credentials}
 PUBLIC = {"client_id", "client_email", "tenant_id", "client_certificate"}
@@ -21,16 +22,9 @@ PUBLIC = {"client_id", "client_email", "tenant_id", "client_certificate"}
 
 
 @pytest.fixture(autouse=True)
-def untouched_logging() -> Iterator[None]:
-    """Give structlog and the root logger back as they were."""
-    root = logging.getLogger()
-    before = root.handlers, root.level, {name: logging.getLogger(name).level for name in logs.QUIET_LIBRARIES}
-    yield
-    root.handlers, levels = before[0], before[2]
-    root.setLevel(before[1])
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    structlog.reset_defaults()
+def _untouched_logging() -> Iterator[None]:
+    with untouched_logging():
+        yield
 
 
 class Lines(io.StringIO):

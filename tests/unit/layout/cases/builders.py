@@ -12,37 +12,20 @@ from tritonclient.grpc import model_config_pb2
 from adapter.layout import rules
 from adapter.model import Layout, SourceFile
 from adapter.volume.trees import HEAD_BYTES, TAIL_BYTES, Ends
-from tests.builders import a_file, a_listing, a_spec
+from tests.builders import a_listing, a_spec
 
+PYTHON = 'backend: "python"'
+OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "x", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": "x"}
+"""Two models of a bundle."""
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
 
 
-def planned(
-    model_type: str,
-    paths: Iterable[str],
-    *,
-    single_file: bool = False,
-    config: str | None = None,
-    schema: Any = None,
-    model_id: str = "m",
-    allow_decoupled: bool = False,
-) -> Layout:
+def planned(model_type: str, paths: Iterable[str], *, schema: Any = None, allow_decoupled: bool = False) -> Layout:
     """`rules.plan` over path names; the schema is JSON's object."""
-    listing = a_listing(paths, is_single_file=single_file, schema=None if schema is None else SCHEMA)
-    contents = {SCHEMA: json.dumps(schema).encode()} if schema is not None else {}
-    if config is not None:
-        contents[a_file("config.pbtxt")] = config.encode()
-    return rules.plan(
-        a_spec(
-            "model",
-            model_id=model_id,
-            model_type=model_type,
-            schema_path=None if schema is None else "model/_schema.json",
-            allow_decoupled=allow_decoupled,
-        ),
-        listing,
-        contents,
-    )
+    has_schema = schema is not None
+    spec = a_spec(model_type=model_type, schema_path="model/_schema.json" if has_schema else None, allow_decoupled=allow_decoupled)
+    listing = a_listing(paths, schema=SCHEMA if has_schema else None)
+    return rules.plan(spec, listing, {SCHEMA: json.dumps(schema).encode()} if has_schema else {})
 
 
 def finished(found: Layout, content: bytes) -> Layout:
@@ -58,6 +41,16 @@ def ends_of(content: bytes) -> Ends:
 def placed(found: Layout) -> dict[str, str]:
     """Placed path → path in the listing."""
     return {path: file.path for path, file in found.links.items()}
+
+
+def steps(*names: str) -> str:
+    """The config of an ensemble over these."""
+    return 'platform: "ensemble" ensemble_scheduling { ' + " ".join(f'step {{ model_name: "{name}" }}' for name in names) + " }"
+
+
+def bls(*names: str) -> str:
+    """The config of a Python model that calls these."""
+    return PYTHON + "".join(f' parameters {{ key: "bls_model.{name}" value {{ string_value: "{name}" }} }}' for name in names)
 
 
 def config_of(content: bytes | str) -> model_config_pb2.ModelConfig:

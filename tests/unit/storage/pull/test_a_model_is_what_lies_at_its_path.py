@@ -112,9 +112,7 @@ NEAR_MISSES = [
 @pytest.mark.parametrize(("keys", "path", "near"), NEAR_MISSES)
 def test_nothing_found_names_what_is_near(keys, path, near):
     """Bucket, path, and up to three names that were perhaps meant."""
-    with pytest.raises(SourceNotFound) as caught:
-        find(filled(*keys), path)
-    text = caught.value.text
+    text = refused_at(filled(*keys), path)
     assert text.startswith(f"there is no model at {path!r} in memory://b")
     assert all(name in text for name in near)
     assert ("close to it" in text) is bool(near)

@@ -22,17 +22,13 @@ def reached(stored, **params):
     return config, connection_of(config)
 
 
-def all_text(config):
-    return repr(dict(config.values))
-
-
 @pytest.mark.parametrize("also", ["*", "https://evil", "https://x, https://evil", "https://x https://evil https://y"])
 @pytest.mark.parametrize(("kind", "place"), [("http", "url"), ("s3", "endpoint_url"), ("gcs", "endpoint_url")])
 def test_the_stored_config_may_allow_more_endpoints(kind, place, also):
     """By a key that a request cannot bring."""
     stored = {"type": kind, place: "https://ours", "headers": {"A": "stored-h"}, "access_key_id": "stored-i", "credential_endpoints": also}
     config = merged(stored, a_spec(storage_params={place: "https://evil"}), "storage config 's'", BINDINGS)
-    assert "stored-" in all_text(config) and not config.is_unsigned
+    assert "stored-" in repr(dict(config.values)) and not config.is_unsigned
 
 
 def test_dotted_keys_that_contradict_are_refused():
