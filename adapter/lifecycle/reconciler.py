@@ -165,6 +165,7 @@ class Reconciler:
             is_another = await self.ports.server.returned()
             log.info("triton.returned", is_another_process=is_another)
             self.registry.generation += 1
+            self.registry.changes += 1
             if is_another:
                 self.looks.other = self.registry.generation
             self.begin(Step.LOOK)
