@@ -145,6 +145,8 @@ class Looks:
             if finding.state is not State.ABSENT and id_problem(finding.model_id, self.reserved_ids) is None:
                 await self._enter(finding, generation)
             elif finding.record is not None:
+                if finding.state is State.ABSENT:
+                    await self.ports.repository.remove(finding.model_id)  # the name is free for others
                 self.ports.journal.forget(finding.record)
         self.registry.is_complete = True
         states = Counter(model.state for model in self.registry)
