@@ -60,7 +60,7 @@ class Worker:
         return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
 
     def restore(self, model: Model) -> None:
-        """Begin to load a LOST model again; it must have no operation. It lets all calls have their turn first."""
+        """Begin to load a LOST model again; it must have no operation."""
         self._start(self.registry.begin("restore", model.model_id), self._restore)
 
     def unload(self, model_id: str, *, is_background: bool = False) -> Operation:

@@ -6,7 +6,7 @@ Every step of every port is a *point* with a name: `open`, `read`, `fetch`, `pla
 point, wait until a task is there, let it go, or make it fail; or give a `chaos` that decides at
 every point. Like the real Triton this one goes on with a load whose caller has gone, frees memory
 some time after it was asked, survives the adapter, and loses everything when it restarts. It can be
-away for a time, hang (and lose nothing), and die over a content that is deadly.
+away for a time, and die over a content that is deadly.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class World:
     _asked: set[str] = field(default_factory=set)
     """What this Triton was asked for since it started: the index shows it, with or without memory."""
     _answers: asyncio.Event = field(default_factory=asyncio.Event)
-    _listeners: list[_Returns] = field(default_factory=list)
+    _listeners: list[asyncio.Event] = field(default_factory=list)
     _held: dict[str, asyncio.Event] = field(default_factory=dict)
     _reached: dict[str, asyncio.Event] = field(default_factory=dict)
     _failures: dict[str, list[BaseException]] = field(default_factory=dict)
@@ -153,11 +153,11 @@ class World:
 
     @property
     def answers(self) -> bool:
-        """Whether Triton is there, and does not hang."""
+        """Whether Triton is there."""
         return self._answers.is_set()
 
     async def until_answers(self) -> None:
-        """Wait for a Triton that is away or hangs."""
+        """Wait for a Triton that is away."""
         while not self._answers.is_set():
             await self._answers.wait()
 
@@ -165,9 +165,9 @@ class World:
         """As the index shows a model whose directory exists."""
         return self.memory.get(name) or ("UNAVAILABLE" if name in self._asked else "")
 
-    def listen(self) -> _Returns:
-        """Hear of every return of Triton from now on."""
-        self._listeners.append(_Returns())
+    def listen(self) -> asyncio.Event:
+        """Is set by every return of Triton from now on."""
+        self._listeners.append(asyncio.Event())
         return self._listeners[-1]
 
     def kill_triton(self) -> None:
@@ -178,22 +178,18 @@ class World:
         for state in (self.loading, self.freeing, self.memory, self._asked):
             state.clear()
 
-    def start_triton(self, *, is_another: bool = True) -> None:
+    def start_triton(self) -> None:
         """Triton answers again."""
         if self.answers:
             return
         self._answers.set()
         for listener in self._listeners:
-            listener.told(is_another=is_another)
+            listener.set()
 
     def restart_triton(self) -> None:
         """Triton dies and is back at once, with nothing in memory."""
         self.kill_triton()
         self.start_triton()
-
-    def hang_triton(self) -> None:
-        """Triton stands still and keeps everything; `start_triton(is_another=False)` lets it go on."""
-        self._answers.clear()
 
     async def _load(self, model_id: str) -> None:
         try:
@@ -213,24 +209,6 @@ class World:
         self.memory[model_id] = "UNLOADING"
         await asyncio.sleep(self.unload_seconds)
         del self.freeing[model_id], self.memory[model_id]
-
-
-class _Returns:
-    """Returns of Triton, for a task that waits for them; several without such a task are told as one."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._is_another = False
-
-    def told(self, *, is_another: bool) -> None:
-        self._is_another |= is_another
-        self._event.set()
-
-    async def next(self) -> bool:
-        await self._event.wait()
-        self._event.clear()
-        is_another, self._is_another = self._is_another, False
-        return is_another
 
 
 def _retrieved(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -390,7 +368,9 @@ class FakeServer(_Port):
     notice = None
 
     async def returned(self) -> bool:
-        return await self._returns.next()
+        await self._returns.wait()
+        self._returns.clear()
+        return True
 
     def confirm_restart(self) -> None:
         """Counts nothing here."""
