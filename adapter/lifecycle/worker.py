@@ -53,7 +53,9 @@ class Worker:
     max_concurrency: int
     unload_seconds: float
     on_ended: Callable[[Operation], None] = field(init=False)
-    """Called when the id of an operation is free again. Set before the first operation."""
+    """Called when the id of an operation is free again. Set before the first operation, as the next one."""
+    on_undo: Callable[[], None] = field(init=False)
+    """Called when an operation needs no loading slot any more, since only its undo remains."""
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
@@ -212,6 +214,7 @@ class Worker:
         """
         loop, model = asyncio.get_running_loop(), operation.model
         operation.outcome, operation.since = failure, loop.time()
+        self.on_undo()
         if is_stopped or model.named is None:
             loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
         if not is_stopped and (operation.kind == "restore" or model.state is State.LOADING):
