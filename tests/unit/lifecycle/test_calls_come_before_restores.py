@@ -49,5 +49,6 @@ async def test_restores_begin_at_once_when_calls_give_their_slots_up(lifecycle: 
     await asyncio.sleep(1)
     kinds = sorted(operation.kind for operation in lifecycle.registry.operations())
     world.let_go("load")
+    await asyncio.sleep(60)
 
     assert kinds == ["load", "load", "restore", "restore"]
