@@ -57,7 +57,7 @@ class RuntimeLifecycle:
         looks = Looks(registry, ports, facts, worker, reserved_ids)
         self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
         self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
-        worker.on_ended = self._reconciler.ended
+        worker.on_ended, worker.on_undo = self._reconciler.ended, self._reconciler.go_on
         self._by_name: dict[str, Model] = {}
         """As of `_changes`."""
         self._changes = -1

@@ -127,7 +127,7 @@ class Looks:
 
         Without a record the content is unknown: the next load of such a model is unload, wait, load. What is half done is
         taken down through Triton, also a directory that it has not loaded: the load may be on its way. What else the earlier process
-        has left in the folder is swept at the end, so a sweep that fails costs no model. When a take-over is made again, what has an
+        has left in the folder is swept at the end; a sweep that fails costs no model. When a take-over is made again, what has an
         operation, or has had one since the failure, is not touched.
 
         Returns:
@@ -145,13 +145,18 @@ class Looks:
             if finding.state is not State.ABSENT and id_problem(finding.model_id, self.reserved_ids) is None:
                 await self._enter(finding, generation)
             elif finding.record is not None:
+                if finding.state is State.ABSENT:
+                    await self.ports.repository.remove(finding.model_id)  # the name is free for others
                 self.ports.journal.forget(finding.record)
         self.registry.is_complete = True
         states = Counter(model.state for model in self.registry)
         is_any = bool(states[State.LOADED] or states[State.LOST])
         if is_any:
             log.info("runtime.taken_over", models=states[State.LOADED], lost=states[State.LOST], half_done=states[State.FAILED])
-        await self.ports.repository.sweep()
+        try:
+            await self.ports.repository.sweep()
+        except AdapterError as failure:  # a listing that fails sweeps again
+            log.warning("takeover.not_swept", cause=failure.text)
         return is_any
 
     async def _enter(self, finding: Finding, generation: int) -> None:

@@ -165,6 +165,7 @@ class Reconciler:
             is_another = await self.ports.server.returned()
             log.info("triton.returned", is_another_process=is_another)
             self.registry.generation += 1
+            self.registry.changes += 1
             if is_another:
                 self.looks.other = self.registry.generation
             self.begin(Step.LOOK)
@@ -176,7 +177,7 @@ class Reconciler:
             self._pause(model)
         if self.looks.is_suspect(model):
             self.begin(Step.LOOK)
-        self._go_on()
+        self.go_on()
 
     async def run(self) -> None:
         """Make the steps, for as long as the adapter runs."""
@@ -220,7 +221,7 @@ class Reconciler:
                 self._due[Step.TAKE_OVER] = self._clock() + RETRY_SECONDS
             await self._open(failure)
         self._due[Step.LOOK] = min(self._due.get(Step.LOOK, math.inf), self._clock() + look_seconds)
-        self._go_on()
+        self.go_on()
 
     async def _open(self, failure: str | None) -> None:
         """Open the gate after a purge or a take-over; after a purge that has worked, when READY was told."""
@@ -249,9 +250,9 @@ class Reconciler:
             self._calls[model_id] -= 1
             if not self._calls[model_id]:
                 del self._calls[model_id]
-            self._go_on()
+            self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Begin what can begin now."""
         if self.is_draining or not self._gate.is_set():
             return
@@ -281,7 +282,7 @@ class Reconciler:
 
     def _go_on_with(self, model: Model) -> None:
         model.is_paused = False
-        self._go_on()
+        self.go_on()
 
     def _is_free(self, model: Model) -> bool:
         return model.operation is None and model.model_id not in self._calls

@@ -106,7 +106,7 @@ class Registry:
         self.is_complete = False
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         self.changes = 0
-        """Grows with each operation and each change of a state: while it stays the same, nothing has happened."""
+        """Grows with each operation, change of a state and return of Triton: while it stays the same, nothing has happened."""
         self.generation = 0
         """Grows each time that Triton returns: what a model's load was answered before may be lost."""
         for state in set(State) - {State.ABSENT}:

@@ -53,14 +53,16 @@ class Worker:
     max_concurrency: int
     unload_seconds: float
     on_ended: Callable[[Operation], None] = field(init=False)
-    """Called when the id of an operation is free again. Set before the first operation."""
+    """Called when the id of an operation is free again. Set before the first operation, as the next one."""
+    on_undo: Callable[[], None] = field(init=False)
+    """Called when an operation needs no loading slot any more, since only its undo remains."""
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
         return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
 
     def restore(self, model: Model) -> None:
-        """Begin to load a LOST model again; it must have no operation. It lets all calls have their turn first."""
+        """Begin to load a LOST model again; it must have no operation."""
         self._start(self.registry.begin("restore", model.model_id), self._restore)
 
     def unload(self, model_id: str, *, is_background: bool = False) -> Operation:
@@ -212,6 +214,7 @@ class Worker:
         """
         loop, model = asyncio.get_running_loop(), operation.model
         operation.outcome, operation.since = failure, loop.time()
+        self.on_undo()
         if is_stopped or model.named is None:
             loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
         if not is_stopped and (operation.kind == "restore" or model.state is State.LOADING):

@@ -75,7 +75,7 @@ class Loads:
         self._slots, self._places = asyncio.Semaphore(limits.slots), asyncio.Semaphore(limits.places)
         self.answered: set[str] = set()
         """
-        Model ids of which no load is in Triton.
+        Model ids of which no load is in Triton; none of others' models.
 
         The last one was ours, it has its answer, and nothing else was asked of Triton since.
         """
@@ -157,11 +157,15 @@ class Loads:
             for name in (*self._repository.loaded_first(model_id), model_id):
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
-            self.answered.add(model_id)
+            self._mark_answered(model_id)
             if name != model_id:
                 raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
             raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
-        self.answered.add(model_id)
+        self._mark_answered(model_id)
+
+    def _mark_answered(self, model_id: str) -> None:
+        if not self._repository.is_of_others(model_id):  # they may have any number of names, and need no unload
+            self.answered.add(model_id)
 
     async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
         if load.is_left:

@@ -166,7 +166,7 @@ class World:
         return self.memory.get(name) or ("UNAVAILABLE" if name in self._asked else "")
 
     def listen(self) -> asyncio.Event:
-        """Hear of every return of Triton from now on."""
+        """Is set by every return of Triton from now on."""
         self._listeners.append(asyncio.Event())
         return self._listeners[-1]
 

@@ -21,6 +21,7 @@ from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import environ_of, until, until_ready
 from tests.fault.restarts import Lives, content
 from tests.fault.restores import code_of
+from tests.real.ports import free_ports
 from tests.real.s3 import S3Server
 
 Code = grpc.StatusCode
@@ -148,3 +149,27 @@ async def test_a_bundle_that_has_lost_an_inner_model_is_taken_down(lives: Lives)
     await lives.answer()
 
     await lives.has("b")
+
+
+async def test_a_purge_keeps_a_directory_of_the_user_under_a_name_of_an_earlier_process(
+    tmp_path: Path, neighbours: tuple[FakeTriton, S3Proxy], s3: S3Server
+) -> None:
+    triton, proxy = neighbours
+    settings = {"V2_REST_PORT": str(free_ports(1)[0]), "V2_REPOSITORY_API": "true", "HTTP_ADDRESS": "127.0.0.1"}
+    lives = Lives(triton, s3, proxy, environ_of(tmp_path, triton.target, **settings))
+    lives.put()
+    try:
+        await lives.start()
+        await lives.load("mine")
+        await lives.die()
+        shutil.rmtree(lives.folder("mine"))
+        await triton.restart()
+        await lives.start()
+        await until(lambda: lives.adapter.lifecycle.registry.is_complete, "the take-over")
+        replace(lives.folder("mine"), {"1/model.py": b"theirs"})
+
+        await until_ready(lives.runtime)
+
+        assert (lives.folder("mine") / "1" / "model.py").read_bytes() == b"theirs"
+    finally:
+        await lives.end()

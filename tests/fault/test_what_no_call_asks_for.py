@@ -128,6 +128,17 @@ async def test_a_purge_keeps_a_directory_of_the_user_under_a_former_name(system:
     assert (theirs / "1" / "model.py").read_bytes() == MODEL
 
 
+async def test_nothing_is_remembered_of_names_that_a_client_makes_up(system: System, settings: dict[str, str]) -> None:
+    await ready(system)
+    async with calling() as session:
+        for number in range(5):
+            url = f"http://127.0.0.1:{settings['V2_REST_PORT']}/v2/repository/models/no{number}/load"
+            async with session.post(url, json={}) as answer:
+                assert 400 <= answer.status < 500, await answer.text()
+
+    assert system.lifecycle._ports.server._loads.answered == set()
+
+
 async def test_a_dead_backend_is_no_dead_triton(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     system.put("m", model=MODEL)
     monkeypatch.setattr(FakeTriton, "_ready", lambda self, name: [])  # listed as READY; not ready, and without statistics

@@ -30,12 +30,8 @@ from tests.unit.storage.rigs import pull_settings
 
 UNLOAD_SECONDS = 170.0
 READ_SECONDS = 5.0
-ROOT_TASKS = (
-    "watch of Triton",
-    "watch of Triton's connection",
-    "watch of what is wrong with Triton",
-)
-"""Names of the tasks that run as long as the adapter does."""
+ROOT_TASK = "watch of Triton"
+"""Name of the task that runs as long as the adapter does."""
 SILENT_SECONDS = 60.0
 PART_BYTES = 16 * 1024
 
@@ -98,7 +94,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
 
 async def begin(adapter: Adapter, listen: Callable[[], None]) -> None:
     """What runs as long as the adapter does; ModelMesh is listened to last."""
-    watch = asyncio.create_task(adapter.server.watch(), name=ROOT_TASKS[0])
+    watch = asyncio.create_task(adapter.server.watch(), name=ROOT_TASK)
     reading = asyncio.create_task(adapter.store.ready(), name="cache")
     reading.add_done_callback(retrieve)
     await asyncio.wait({reading}, timeout=READ_SECONDS)

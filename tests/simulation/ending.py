@@ -12,13 +12,13 @@ from typing import Any
 from adapter.lifecycle.reconciler import RECONCILER, Step
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
-from tests.simulation.adapter_life import ROOT_TASKS
+from tests.simulation.adapter_life import ROOT_TASK
 from tests.simulation.calls import Calls
 from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
 from tests.simulation.world import Call, World
 
-BACKGROUND = (RECONCILER, Step.LOOK.name, *ROOT_TASKS)
+BACKGROUND = (RECONCILER, Step.LOOK.name, ROOT_TASK)
 
 
 class Ending:

@@ -121,6 +121,23 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
     assert "index" in world.trace
 
 
+async def test_a_return_of_triton_during_a_look_is_no_disagreement(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    """What the new Triton lists says nothing of what the old one had: the models are lost, and come back."""
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    world.hold("index")
+    await world.until_held("index")
+    world.restart_triton()
+    world.hold("load")
+    await asyncio.sleep(1)
+    world.let_go("index")
+    await world.until_held("load")
+    seen = told()
+    world.let_go("load")
+
+    assert seen == AGREED
+
+
 @pytest.mark.parametrize("failure", [ServerError("Triton cannot list its folder"), RuntimeError("?")])
 async def test_a_look_that_fails_is_not_the_last_one(failure: Exception, make: Callable[[], RuntimeLifecycle], world: World) -> None:
     lifecycle = await started(make)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import Draining, WrongServer
+from adapter.errors import Draining, VolumeFailed, WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.reconciler import READY_SECONDS
 from adapter.lifecycle.states import State
@@ -114,3 +114,15 @@ async def until_told(lifecycle: RuntimeLifecycle, words: str) -> None:
     async with asyncio.timeout(60):
         while words not in (lifecycle.readiness() or ""):
             await asyncio.sleep(0.1)
+
+
+async def test_a_sweep_that_fails_does_not_leave_the_adapter_unready(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """What serves is taken over: nothing would ask again, since ModelMesh has no reason to load anything."""
+    world.placed["serves"], world.memory["serves"] = Layout({}), "READY"
+    world.fail("sweep", VolumeFailed("the models cannot be listed"))
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(70)
+
+    assert lifecycle.registry.is_complete
+    assert lifecycle.readiness() is None
