@@ -172,9 +172,10 @@ class Unloads:
         While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it
         cannot.
         """
-        asked = self._asked.get(name)
-        if asked is None or asked.until <= self._time():
-            asked = self._asked[name] = _Asked(self._time())
+        now = self._time()
+        for old in [name for name, asked in self._asked.items() if asked.until <= now]:
+            del self._asked[old]
+        asked = self._asked.setdefault(name, _Asked(now))
         asked.until, asked.sight = inf, None
         try:
             yield asked
