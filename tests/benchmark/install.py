@@ -15,6 +15,7 @@ from tests.benchmark.go_adapter import go_adapter
 from tests.benchmark.rig import OF_THEIR_VENV, PEERS_PYTHON
 from tests.real import parts
 from tests.real.children import TOP
+from tests.real.install import pip_install
 
 CONSTRAINTS = TOP / "scripts" / "constraints.txt"
 
@@ -27,17 +28,7 @@ def pins(names: Collection[str]) -> list[str]:
 def peers() -> Path:
     """Instant when all is there. Raises CannotRunError."""
     own = pins(OF_THEIR_VENV)
-    pip = [
-        str(PEERS_PYTHON),
-        "-m",
-        "pip",
-        "--quiet",
-        "--disable-pip-version-check",
-        "install",
-        "--only-binary=:all:",
-        "-c",
-        str(CONSTRAINTS),
-    ]
+    pip = [*pip_install(PEERS_PYTHON), "-c", str(CONSTRAINTS)]
     return parts.put("peers", ", ".join(own), "it", [sys.executable, "-m", "venv", "."], [*pip, *own])
 
 

@@ -116,17 +116,12 @@ def _make_venv() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     _run([sys.executable, "-m", "venv", str(VENV)], "make a venv")
     print(f"parts: {', '.join(PINS[:2])} (about 100 MB)", flush=True)
-    pip = [
-        str(VENV / "bin" / "python"),
-        "-m",
-        "pip",
-        "--quiet",
-        "--disable-pip-version-check",
-        "install",
-        "--only-binary=:all:",
-        "--no-deps",
-    ]
-    _run([*pip, *PINS], "install Triton")
+    _run([*pip_install(VENV / "bin" / "python"), "--no-deps", *PINS], "install Triton")
+
+
+def pip_install(python: Path) -> list[str]:
+    """The command, for wheels alone; options and packages follow."""
+    return [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--only-binary=:all:"]
 
 
 def _run(command: list[str], what: str) -> None:
