@@ -21,10 +21,10 @@ from pathlib import Path
 
 import structlog
 
-from adapter.model import Listing
+from adapter.model import Artifact, Listing
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
-from adapter.storage.cache.record import SCHEMA, ArtifactRecord, Unusable
+from adapter.storage.cache.record import FILES, SCHEMA, ArtifactRecord, Unusable
 from adapter.telemetry.metrics import CACHE_EVICTIONS
 from adapter.units import show_bytes
 from adapter.volume.boot import boot_seconds
@@ -57,6 +57,11 @@ class Entry:
     """Of every file, the record too. Artifacts share the files that they have in common."""
     confirmed: float = 0.0
     """When its owner has listed it last, in seconds since the boot; 0: the store has refused the owner since."""
+
+    @property
+    def artifact(self) -> Artifact:
+        """What callers of the cache have of it."""
+        return Artifact(root=self.folder / FILES, is_ours=True, key=self.key)
 
 
 class _Bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -56,9 +57,16 @@ class Identity:
     objects: Mapping[str, StoredObject]
     """Path in the artifact → object: `files/1/model.onnx`, `schema`. Of what was unpacked, `archive` stands for all of `files`."""
 
+    @property
+    def is_versioned(self) -> bool:
+        """False: two of them cannot be told apart."""
+        return all(stored.is_versioned for stored in self.objects.values())
+
     @cached_property
     def key(self) -> str:
-        """SHA-256 in hex."""
+        """SHA-256 in hex; without versions a random one, so that it is made for one load alone."""
+        if not self.is_versioned:
+            return secrets.token_hex(8)
         lines = (text for path, stored in sorted(self.objects.items()) for text in (path, stored.key, stored.etag, str(stored.size_bytes)))
         return digest_of(self.origin, *lines)
 

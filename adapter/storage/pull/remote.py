@@ -22,8 +22,8 @@ from adapter.model import Artifact, Listing, SourceFile
 from adapter.ports import StoredModel
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.artifacts import Entry
-from adapter.storage.cache.cache import Cache, Wanted, artifact_of
-from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.storage.cache.cache import Cache
+from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, ArtifactRecord, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
@@ -55,13 +55,13 @@ class RemoteModel:
         """
         self.listing = found.listing
         """As `StoredModel`."""
+        self.waits = search.waits
+        """As `Source`, as `contents`."""
         self.contents: dict[StoredObject, bytes] = {}
-        """As `Wanted`."""
         self.is_known = True
         """Whether `listing` is of the model's files."""
         self._found = found
         self._means = means
-        self._waits = search.waits
         self._origin = search.origin
         self._bucket_for = bucket_for
         self._read: dict[str, SourceFile] = {}
@@ -79,7 +79,7 @@ class RemoteModel:
         content = await self._means.cache.content(self._origin, stored)
         if content is None:
             async with self._means.cache.heeding_refusals(self._origin):
-                content = await self._read_in_turn(stored, stored.size_bytes)
+                content = await self.read_first(stored, stored.size_bytes)
         self.contents[stored] = content
         if file != self.listing.schema:
             self._read[file.path] = file
@@ -88,7 +88,7 @@ class RemoteModel:
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`."""
         check_readable(file, self.listing.origin)
-        return await self._read_first(self._found.stored(file), file.size_bytes)
+        return await self._first(self._found.stored(file), file.size_bytes)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
@@ -97,35 +97,28 @@ class RemoteModel:
         def objects() -> dict[str, StoredObject]:
             return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()} | self._beside
 
-        return (await self._take(await self._means.files.run_large(objects, len(wanted))))[0]
+        identity = Identity(self._origin, await self._means.files.run_large(objects, len(wanted)))
+        return (await self._means.cache.take(identity, self))[0]
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._means.cache.ends(artifact, files, self._waits)
+        return await self._means.cache.ends(artifact, files, self.waits)
 
     def close(self) -> None:
         """As `StoredModel`: nothing is held."""
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Wanted`."""
+        """As `Source`."""
         if missing:
             await Pull(self._means, self._bucket_for(waits), staged, missing, reserved=reserved, waits=waits).run()
         return self.listing
 
-    async def _take(self, objects: Mapping[str, StoredObject]) -> tuple[Artifact, Listing]:
-        """The artifact of these objects, with one more user, and what it was made of. Raises as `fetch`; InvalidModel: as `unpack`."""
-        wanted = Wanted(
-            identity=Identity(self._origin, objects), is_versioned=self._found.listing.is_versioned, waits=self._waits,
-            contents=self.contents, read=self._read_in_turn, fill=self.fill,
-        )  # fmt: skip
-        return await self._means.cache.take(wanted)
+    async def read_first(self, stored: StoredObject, length: int) -> bytes:
+        """As `Source`."""
+        async with self._means.asks.turn(self._found.bucket.endpoint, self.waits):
+            return await self._first(stored, length)
 
-    async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
-        """With credentials of our own."""
-        async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
-            return await self._read_first(stored, length)
-
-    async def _read_first(self, stored: StoredObject, length: int) -> bytes:
+    async def _first(self, stored: StoredObject, length: int) -> bytes:
         is_whole = length == stored.size_bytes
         read = Run(Whole(stored, self._found.bucket.place), 0, length) if is_whole else Read(stored, 0, length)
         if length:
@@ -138,20 +131,21 @@ class PackedModel(RemoteModel):
 
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         super().__init__(found, means=means, search=search, bucket_for=bucket_for)
-        self._objects = {ARCHIVE: found.stored(found.listing.files[0])} | self._beside
-        known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
+        self._identity = Identity(self._origin, {ARCHIVE: found.stored(found.listing.files[0])} | self._beside)
+        known = means.cache.listing(self._identity.key)
         self.is_known = known is not None
         self.listing = known or found.listing
 
     async def open(self) -> StoredModel:
         """As `Found`: unpacked."""
-        return KeptModel(*await self._take(self._objects), self._means.cache, self._waits)
+        cache = self._means.cache
+        return KeptModel(*await cache.take(self._identity, self), cache, self.waits)
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`: a survey holds no artifact."""
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Wanted`."""
+        """As `Source`."""
         await super().fill(staged, missing, reserved, waits)
         with waits.on(f"the unpacking of {self._found.listing.name!r}"):
             return await self._means.unpacks.run(partial(self._unpack, staged, reserved))
@@ -181,20 +175,17 @@ class KeptModel:
     Implements `StoredModel`.
     """
 
-    def __init__(
-        self, artifact: Artifact, listing: Listing, cache: Cache, waits: Waits, *, cause: str = "", paths: set[str] | None = None
-    ) -> None:
+    def __init__(self, artifact: Artifact, record: ArtifactRecord, cache: Cache, waits: Waits, cause: str = "") -> None:
         """
         Args:
             artifact: with a user more.
-            listing: what the store had.
+            record: of the artifact.
             cache: whose artifact it is.
             waits: of the load.
-            cause: why the store is not asked for what the artifact has not.
-            paths: in the artifact; None: it has all.
+            cause: why the store is not asked for what the artifact has not; empty: it has all.
         """
-        self.listing = listing
-        self._artifact, self._cache, self._waits, self._cause, self._paths = artifact, cache, waits, cause, paths
+        self.listing = record.listing
+        self._artifact, self._record, self._cache, self._waits, self._cause = artifact, record, cache, waits, cause
         self._is_held = True
 
     async def read(self, file: SourceFile) -> bytes:
@@ -208,7 +199,7 @@ class KeptModel:
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`."""
-        if self._paths is not None and not self._paths.issuperset(f"{FILES}/{file.path}" for file in files):
+        if self._cause and not {file.path for file in self._record.files}.issuperset(f"{FILES}/{file.path}" for file in files):
             raise SourceUnavailable(self._cause)
         self._is_held = False
         return self._artifact
@@ -230,7 +221,7 @@ async def stale(cache: Cache, entry: Entry, cause: str, waits: Waits) -> KeptMod
     _log.warning("cache.stale", model=record.listing.origin, cause=cause)
     CACHE_REQUESTS.labels("stale").inc()
     CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in record.files))
-    return KeptModel(artifact_of(entry), record.listing, cache, waits, cause=cause, paths={file.path for file in record.files})
+    return KeptModel(entry.artifact, record, cache, waits, cause)
 
 
 async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
