@@ -101,7 +101,8 @@ async def build(
             )
             stack.push_async_callback(companion.end)
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
-        space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
+        space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes))
+        space.counted_by("trash", volume.left_bytes)
         space.show_metrics()
         store = Store(
             settings=settings.pull,

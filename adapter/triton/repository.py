@@ -229,7 +229,7 @@ class Repository:
         """Raises OSError, AdapterError: the disk keeps one of them; the others have gone."""
         kept: Exception | None = None
         for path in paths:
-            failure = self._volume.trash.discard(path)
+            failure = self._volume.discard(path)
             kept = failure or kept
             if failure is None:
                 self._own_bytes.pop(path.name, None)
@@ -281,7 +281,7 @@ class Repository:
         self._discard(path for path in self._entries() if not self.is_of_others(path.name))
 
     def _sweep(self, stop: Stop) -> None:
-        self._volume.trash.tidy()
+        self._volume.tidy()
         wrong: list[Path] = []
         for path in self._entries():
             stop.check()

@@ -66,7 +66,8 @@ class Adapter:
 def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients: Clients) -> Adapter:
     """Everything but the volume, which comes first; as `adapter.wiring.build`. Blocks."""
     journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
-    space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses, trash=volume.trash)
+    space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses)
+    space.counted_by("trash", volume.left_bytes)
     store = Store(
         settings=pull_settings(setup.root, threads=16, unpack_max_bytes=1 << 30),
         root=setup.root / "models",

@@ -131,7 +131,7 @@ class Ending:
         loads = adapter.server._loads
         is_kept = adapter.life in self._world.halved or self._world.files.failed_deletes  # until the next purge or start
         foreign = ("foreign", PROBE) if is_kept else "foreign"
-        kept = adapter.volume.trash._left  # what the disk has refused to delete is tried again
+        kept = adapter.volume._left  # what the disk has refused to delete is tried again
         left: dict[str, object] = {
             "loads": [*loads._loads],
             "slots": loads._limits.slots - loads._slots._value,

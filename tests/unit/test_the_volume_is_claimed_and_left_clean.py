@@ -130,7 +130,7 @@ def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
 @pytest.fixture
 def broken(volume, monkeypatch):
     """An artifact that had to leave while the disk was read-only, of a disk that is mended."""
-    monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("adapter.volume.volume.RETRY_SECONDS", 0.0)
     volume.claim()
     path = volume.artifacts_dir / "m"
     (path / "1").mkdir(parents=True)
@@ -139,7 +139,7 @@ def broken(volume, monkeypatch):
         patch.setattr(Path, "rename", _failing(errno.EROFS))
         volume.discard(path)
     assert (path / "1" / "f").read_bytes() == b"old"
-    assert volume.trash.size_bytes() == 3
+    assert volume.left_bytes() == 3
     return path
 
 
@@ -149,4 +149,4 @@ def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
 
     assert not broken.exists()
     assert list(volume.trash_dir.iterdir()) == []
-    assert volume.trash.size_bytes() == 0
+    assert volume.left_bytes() == 0
