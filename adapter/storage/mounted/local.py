@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile, is_utf8
+from adapter.paths import TreeTooLarge, check_size, held_bytes
 from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.search import MAX_OBJECTS, check_readable, readable
@@ -97,9 +98,9 @@ class LocalModel:
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)
         _check_unchanged(path, file)
-        with readable(path), open(path, "rb", opener=opened) as open_file:  # others write to the volume meanwhile
-            content = open_file.read(file.size_bytes + 1)
-        _check_unchanged(path, file)
+        with readable(path), open(path, "rb", opener=opened) as held:  # others write to the volume meanwhile
+            content = held.read(file.size_bytes + 1)
+            _check_unchanged(path, file, held.fileno())
         return content
 
 
@@ -145,6 +146,8 @@ def listed(place: Place, stop: Stop, saw: Callable[[SourceFile], object] = lambd
         places = [(path, path.name)] if is_single else _files_below(path, bounds, stop)
         files = sorted((file(*each) for each in places), key=lambda file: file.path)
         described = file(schema, schema.name) if schema else None
+    except TreeTooLarge as problem:
+        raise InvalidModel(f"{path} {problem}; is it really one model?") from problem
     except OSError as error:
         raise SourceUnavailable(f"{error.filename or path} cannot be read: {error.strerror}") from error
     if not files:
@@ -159,7 +162,7 @@ def _files_below(top: Path, bounds: Bounds, stop: Stop) -> Iterator[tuple[Path, 
     Entries are counted while they come, so that links cannot multiply without end: a directory may have millions, and a network
     volume may take its time for them.
     """
-    count = 0
+    count = held = 0
     pending: list[tuple[Path, str, tuple[str, ...]]] = [(top, "", ())]
     while pending:
         directory, prefix, above = pending.pop()
@@ -171,8 +174,10 @@ def _files_below(top: Path, bounds: Bounds, stop: Stop) -> Iterator[tuple[Path, 
                 stop.check()
                 count += 1
                 path, name = Path(entry.path), f"{prefix}{entry.name}"
+                held += held_bytes(name)
+                check_size(0, held)
                 if count > MAX_OBJECTS:
-                    raise InvalidModel(f"{top} holds more than {MAX_OBJECTS} files and directories; is it really one model?")
+                    raise TreeTooLarge(f"holds more than {MAX_OBJECTS} files and directories")
                 if not is_utf8(name):
                     raise InvalidModel(f"{name!r} in {top} is a name that is not UTF-8")
                 if entry.is_symlink():
@@ -187,9 +192,10 @@ def _etag(state: os.stat_result) -> str:
     return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
 
 
-def _check_unchanged(path: Path, file: SourceFile) -> None:
+def _check_unchanged(path: Path, file: SourceFile, held: int | None = None) -> None:
+    """`held`: what was opened at the path. Raises SourceChanged."""
     try:
-        state = path.stat()
+        state = path.stat() if held is None else os.fstat(held)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SourceChanged(f"{path} has gone after the listing ({error.strerror})") from error
     if _etag(state) != file.etag:
