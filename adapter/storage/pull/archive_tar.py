@@ -29,6 +29,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
 _LONG_NAMES = {tarfile.GNUTYPE_LONGNAME: b"path", tarfile.GNUTYPE_LONGLINK: b"linkpath"}
 _RECORDS = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE)
+_OF_ONE = {b"path", b"linkpath", b"size"}
 _RECORD = re.compile(rb"([1-9]\d{0,7}) ([^=\n]+)=")
 _KINDS: dict[bytes, Kind] = {
     **dict.fromkeys(tarfile.REGULAR_TYPES, "file"), tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "hard link",
@@ -49,7 +50,6 @@ class Tar:
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries. The content of each is read before the next one."""
-        of_all: dict[bytes, bytes] = {}
         while True:
             self.entry_left = min(_MOST_ENTRY_BYTES, self.headers_left)
             self.headers_left += _AVERAGE_HEADER_BYTES
@@ -60,19 +60,19 @@ class Tar:
                     raise Damaged("a number in a header is none")
                 if header.type in _LONG_NAMES:
                     said = {_LONG_NAMES[header.type]: self._header(header.size).partition(b"\0")[0]} | said
-                elif header.type not in _RECORDS:
+                    continue
+                if header.type not in _RECORDS:
                     break
-                else:
-                    found = _records(self._header(header.size))
-                    if header.type == tarfile.XGLTYPE:
-                        of_all |= {keyword: found[keyword] for keyword in (b"path", b"linkpath", b"size") if keyword in found}
-                    else:
-                        said = found | said  # the first header of several holds
+                found = _records(self._header(header.size))
+                if header.type != tarfile.XGLTYPE:
+                    said = found | said  # the first header of several holds
+                elif found.keys() & _OF_ONE:
+                    raise Damaged("a header of all entries says what can be of one alone")
             else:
                 if said:
                     raise Damaged("it ends behind an extended header")
                 return
-            yield self._entry(header, block, of_all | said)
+            yield self._entry(header, block, said)
 
     def _entry(self, header: tarfile.TarInfo, block: bytes, said: dict[bytes, bytes]) -> Entry:
         name, link = (text.encode("utf-8", "surrogateescape") for text in (header.name, header.linkname))

@@ -201,10 +201,8 @@ def _entries(file: io.BufferedReader) -> int:
     tail = file.read()
     marks = [mark.start() for mark in re.finditer(b"PK\5\6", tail)]
     ends = [at for at in marks if at + _END.size + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)]
-    if not ends or ends[-1] != marks[-1]:
-        raise Damaged("it has no end mark, or something follows it")
-    if len(ends) > 1:
-        raise Damaged("it has more than one end mark")
+    if len(ends) != 1 or ends != marks[-1:]:
+        raise Damaged("it has no end mark, or more than one, or something follows it")
     _, disk, first_disk, here, entries, *_ = _END.unpack_from(tail, ends[0])
     if here != entries or (disk, first_disk) not in ((0, 0), (_SHORT, _SHORT)):
         raise Damaged("it is a part of an archive")

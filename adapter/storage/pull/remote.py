@@ -110,7 +110,7 @@ class RemoteModel:
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         if missing:
-            await Pull(self._means, self._bucket_for(waits), staged, missing, reserved=reserved, waits=waits).run()
+            await Pull(self._means, self._bucket_for(waits), staged, missing, reserved, waits).run()
         return self.listing
 
     async def read_first(self, stored: StoredObject, length: int) -> bytes:
