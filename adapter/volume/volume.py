@@ -138,19 +138,19 @@ class Volume:
         make_plain_directory(path)
         return path
 
-    def publish(self, staged: Path, name: str | None = None) -> Path:
+    def publish(self, staged: Path, name: str = "artifact") -> Path:
         """
         Turn a staged directory into an artifact, in one rename.
 
         Args:
             staged: from `new_staging`.
-            name: of the artifact, a plain one that nothing has. Without it a random one.
+            name: of the artifact, a plain one; what is random comes behind it.
 
         Raises:
             OSError, AdapterError: see `writing`.
         """
         self.restore()
-        return staged.rename(self.artifacts_dir / (name or secrets.token_hex(8)))
+        return staged.rename(self.artifacts_dir / f"{name}.{secrets.token_hex(8)}")
 
     def discard(self, path: Path) -> OSError | AdapterError | None:
         """

@@ -250,7 +250,7 @@ def hostile_lines() -> Iterator[str]:
 def hostile_records(artifacts: Path) -> None:
     """Folders of artifacts, each spoiled in another way."""
     meta = {
-        "format": records.FORMAT, "boot_id": boot_id(), "key": DIGEST, "origin": DIGEST, "archive": None,
+        "format": records.FORMAT, "boot_id": boot_id(), "key": DIGEST, "origin": DIGEST,
         "listing": {
             "origin": "m", "name": "m", "is_single_file": False, "schema": None, "files": [{"path": "a", "size_bytes": 1, "etag": "e"}],
         },

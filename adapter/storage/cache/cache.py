@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -213,7 +212,7 @@ class Cache:
         try:
             with self._space.reservation() as reserved:
                 try:
-                    missing, linked_bytes = await self._files.run(partial(self._begin, identity, source.contents, entry, reserved))
+                    missing = await self._files.run(partial(self._begin, identity, source.contents, entry, reserved))
                     listing = await source.fill(entry.folder, missing, reserved, pull.waits)
                     record = await self._files.run(partial(self._finish, identity, entry, reserved, listing))
                 except BaseException:
@@ -225,19 +224,18 @@ class Cache:
             if self._pulls.get(identity.key) is pull:
                 del self._pulls[identity.key]
         CACHE_REQUESTS.labels("miss").inc()
-        CACHE_SAVED_BYTES.inc(linked_bytes)
         return entry, record
 
     def _begin(
         self, identity: Identity, contents: Mapping[StoredObject, bytes], entry: Entry, reserved: Reservation, stop: Stop
-    ) -> tuple[dict[str, StoredObject], int]:
+    ) -> dict[str, StoredObject]:
         """
         Everything of an artifact that needs no store.
 
         Returns:
-            What is still missing, path in the artifact → object; and the bytes of the files that other artifacts have too.
+            What is still missing: path in the artifact → object.
         """
-        artifacts, missing, linked = self._artifacts, dict(identity.objects), {}
+        artifacts, missing = self._artifacts, dict(identity.objects)
         with artifacts.volume.writing(sum(map(len, contents.values()))):
             staged = reserved.insist(artifacts.volume.new_staging)
             artifacts.put(entry, staged, {})
@@ -246,11 +244,12 @@ class Cache:
             if identity.is_versioned and ARCHIVE not in missing:
                 linked = artifacts.link(staged, entry.origin, missing, stop)
                 artifacts.put(entry, staged, linked)
+                CACHE_SAVED_BYTES.inc(sum(linked.values()))
             for path in [path for path, stored in missing.items() if stored in contents]:
                 content = contents[missing.pop(path)]
                 reserved.grow(len(content))
                 _write(reserved, staged / path, content, FILE_MODE)
-        return missing, sum(linked.values())
+        return missing
 
     def _finish(self, identity: Identity, entry: Entry, reserved: Reservation, listing: Listing, stop: Stop) -> ArtifactRecord:
         """Publish it; `listing` is what the store has."""
@@ -258,7 +257,7 @@ class Cache:
         with volume.writing(0):
             record, inodes = records.recorded(staged, identity, listing)
             content = msgspec.json.encode(record)
-            if identity.is_versioned and len(content) > records.MAX_BYTES:
+            if len(content) > records.MAX_BYTES:
                 cause = "it has too many files: each load after an unload pulls all of it again"
                 _log.warning("cache.not_kept", model=listing.origin, files=len(record.files), cause=cause)
             elif identity.is_versioned:
@@ -268,8 +267,8 @@ class Cache:
                 records.confirm(staged, confirmed)
                 inodes[os.lstat(staged / records.NAME).st_ino] = len(content)
             stop.check()
-            name = f"{key}.{secrets.token_hex(8)}" if key else None
-            self._artifacts.put(entry, reserved.insist(partial(volume.publish, staged, name)), inodes, key, confirmed)
+            folder = reserved.insist(partial(volume.publish, staged, identity.key))
+            self._artifacts.put(entry, folder, inodes, key, confirmed)
         return record
 
     async def _let_go(self, folder: Path) -> None:
