@@ -287,6 +287,21 @@ def make_plain_directory(path: Path) -> None:
         path.chmod(DIRECTORY_MODE)
 
 
+def open_file(path: str | Path, *, is_new: bool) -> int:
+    """To write. What is new must not be there: a file with a second name elsewhere is not ours to change. Raises OSError."""
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
+    file = os.open(path, flags, FILE_MODE)
+    if is_new:
+        try:
+            if stat.S_IMODE(os.fstat(file).st_mode) != FILE_MODE:  # our umask; of NFS, fchmod is a round trip, and fstat none
+                os.fchmod(file, FILE_MODE)
+        except BaseException:
+            os.close(file)
+            os.unlink(path)  # noqa: PTH108 - another try finds nothing in the way
+            raise
+    return file
+
+
 def _drop_link(path: Path) -> None:
     """A link where a folder of ours belongs was made by others: it would lead what we write and delete elsewhere. Raises OSError."""
     if path.is_symlink():

@@ -26,10 +26,9 @@ from adapter.storage.cache import artifacts
 from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.cache.record import Unusable
-from adapter.storage.pull.staged import open_file
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
-from adapter.volume.volume import Volume
+from adapter.volume.volume import Volume, open_file
 from adapter.workers import Stop
 from tests.builders import a_spec, zip_of
 from tests.fakes.background_triton import BackgroundTriton

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.storage.mounted import local
-from adapter.storage.mounted.bounds import Bounds
+from adapter.storage.mounted.local import Bounds
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.secret import fields
 from adapter.storage.secret.config import StorageConfigs

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable, StartError
-from adapter.storage.mounted.bounds import NOWHERE, Bounds, LeadsAstray
-from adapter.storage.mounted.local import LocalModel, Place, listed
+from adapter.storage.mounted.local import NOWHERE, Bounds, LeadsAstray, LocalModel, Place, listed
 from adapter.storage.mounted.reads import OWN_THREADS, VolumeReads
 from adapter.storage.search import Search, clean_path
 from adapter.storage.secret.merging import StorageConfig
@@ -73,7 +72,7 @@ class Mounted:
 
     async def has_helped(self, path: str, waits: Waits) -> bool:
         """Whether the path is below the root, and leads to anything, or to where it may not be looked at."""
-        return self._is_below(path) and await self._own.run(waits, lambda _: self._astray(Path(path))[0]) != NOWHERE
+        return self._is_below(path) and str(await self._own.run(waits, lambda _: self._astray(Path(path)))) != NOWHERE
 
     async def helped(self, search: Search) -> LocalModel:
         """
@@ -174,16 +173,16 @@ class Mounted:
 
     def _claim_of(self, path: Path) -> str | None:
         """The claim that the path leads into. Nothing in a claim is looked at."""
-        mounts, rest = Path(os.path.realpath(self._mounts)), self._astray(path)[1]
-        return rest.relative_to(mounts).parts[0] if mounts in rest.parents else None
+        mounts, astray = Path(os.path.realpath(self._mounts)), self._astray(path)
+        return astray.rest.relative_to(mounts).parts[0] if astray and mounts in astray.rest.parents else None
 
-    def _astray(self, path: Path) -> tuple[str, Path]:
-        """How the path leads out of our own volume, and where it goes on; empty: it does not."""
+    def _astray(self, path: Path) -> LeadsAstray | None:
+        """How the path leads out of our own volume; None: it does not."""
         try:
             Bounds(self._root, closed=self._closed).end(path)
         except LeadsAstray as astray:
-            return str(astray), astray.rest
-        return "", Path()
+            return astray
+        return None
 
 
 async def _found(search: Search, reads: VolumeReads, locate: Callable[[], Place]) -> LocalModel:
@@ -199,10 +198,10 @@ async def _found(search: Search, reads: VolumeReads, locate: Callable[[], Place]
 
 
 def _name_of(config: StorageConfig) -> str:
-    name = config.values.get("name")
-    if not isinstance(name, str) or not name.strip():
+    given = config.values.get("name")
+    name = given.strip() if isinstance(given, str) else ""
+    if not name:
         raise InvalidRequest(f"no claim: neither {config.label} nor storage_params has the name of a volume claim (name: my-claim)")
-    name = name.strip()
     if "/" in name or "\0" in name or name in (".", ".."):
         raise InvalidRequest(f"{config.label}: name is not the name of a volume claim; it has a '/', a NUL byte, or is all dots")
     return name

@@ -21,11 +21,10 @@ from typing import Literal, NamedTuple, TypeVar
 
 from adapter.errors import InvalidModel
 from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
-from adapter.storage.pull.staged import open_file
 from adapter.storage.search import MAX_OBJECTS, shown
 from adapter.units import show_bytes
 from adapter.volume.space import Reservation
-from adapter.volume.volume import make_plain_directory
+from adapter.volume.volume import make_plain_directory, open_file
 from adapter.workers import Stop
 
 T = TypeVar("T")

@@ -23,11 +23,11 @@ from weakref import WeakValueDictionary
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.cache.cache import Cache
 from adapter.storage.net.messages import SMALL_BYTES
-from adapter.storage.pull.staged import Run, Whole, open_file
+from adapter.storage.pull.staged import Run, Whole
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.units import MIB
 from adapter.volume.space import Reservation
-from adapter.volume.volume import Volume
+from adapter.volume.volume import Volume, open_file
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
