@@ -28,7 +28,7 @@ from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.triton import placing
 from adapter.volume.space import Space
 from adapter.volume.trees import read_below
-from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
+from adapter.volume.volume import Volume, failure_in_words
 from adapter.workers import Stop, Workers
 
 THREADS = 4
@@ -275,7 +275,7 @@ class Repository:
             self._volume.restore()
         self._discard([path])
         with suppress(FileExistsError), self._space.reservation() as reserved:  # another thread was first
-            reserved.insist(lambda: make_plain_directory(path))
+            reserved.insist(path.mkdir)
 
     def _clear(self, _stop: Stop) -> None:
         self._discard(path for path in self._entries() if not self.is_of_others(path.name))

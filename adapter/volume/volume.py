@@ -35,9 +35,9 @@ from adapter.telemetry.metrics import LEFTOVERS
 from adapter.units import show_bytes
 from adapter.volume.trees import mount_of, own_bytes
 
-DIRECTORY_MODE = 0o755
-"""Triton runs as another user, and must be able to enter."""
 FILE_MODE = 0o644
+UMASK = 0o022
+"""Triton runs as another user, and must be able to enter and to read, whatever umask the container has."""
 RETRY_SECONDS = 60.0
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a file system says that has no bytes or inodes left, or whose quota is used up."""
@@ -83,6 +83,7 @@ class Volume:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
         doing = ""
+        os.umask(UMASK)
         try:
             for folder in (self.repository_dir, self.cache_dir, *self._own):
                 doing = f"create the folder {folder}"
@@ -135,7 +136,7 @@ class Volume:
         self.restore()
         self.tidy()
         path = self.staging_dir / secrets.token_hex(8)
-        make_plain_directory(path)
+        path.mkdir()
         return path
 
     def publish(self, staged: Path, name: str = "artifact") -> Path:
@@ -243,7 +244,6 @@ class Volume:
             _drop_link(folder)
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(DIRECTORY_MODE)
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""
@@ -280,26 +280,10 @@ class Volume:
             return False
 
 
-def make_plain_directory(path: Path) -> None:
-    """Make one directory that Triton's user can enter, whatever our umask is. Raises OSError."""
-    path.mkdir()
-    if stat.S_IMODE(path.stat().st_mode) != DIRECTORY_MODE:  # of NFS, a change is a round trip, and a look none
-        path.chmod(DIRECTORY_MODE)
-
-
 def open_file(path: str | Path, *, is_new: bool) -> int:
     """To write. What is new must not be there: a file with a second name elsewhere is not ours to change. Raises OSError."""
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    file = os.open(path, flags, FILE_MODE)
-    if is_new:
-        try:
-            if stat.S_IMODE(os.fstat(file).st_mode) != FILE_MODE:  # our umask; of NFS, fchmod is a round trip, and fstat none
-                os.fchmod(file, FILE_MODE)
-        except BaseException:
-            os.close(file)
-            os.unlink(path)  # noqa: PTH108 - another try finds nothing in the way
-            raise
-    return file
+    return os.open(path, flags, FILE_MODE)
 
 
 def _drop_link(path: Path) -> None:

@@ -36,7 +36,7 @@ from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.boot import boot_seconds
 from adapter.volume.space import Reservation, Space
 from adapter.volume.trees import Ends, read_below, read_ends
-from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.volume.volume import FILE_MODE, Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
@@ -240,7 +240,7 @@ class Cache:
             staged = reserved.insist(artifacts.volume.new_staging)
             artifacts.put(entry, staged, {})
             for directory in sorted(directories_of((*missing, f"{FILES}/"))):  # parents first
-                reserved.insist(partial(make_plain_directory, staged / directory))
+                reserved.insist((staged / directory).mkdir)
             if identity.is_versioned and ARCHIVE not in missing:
                 linked = artifacts.link(staged, entry.origin, missing, stop)
                 artifacts.put(entry, staged, linked)
@@ -284,8 +284,7 @@ def _hit(entry: Entry, identity: Identity) -> Artifact:
 def _write(reserved: Reservation, path: Path, content: bytes, mode: int) -> None:
     def write() -> None:
         path.unlink(missing_ok=True)  # of an attempt that found the volume full
-        with path.open("xb") as opened:
-            os.fchmod(opened.fileno(), mode)
+        with open(path, "xb", opener=partial(os.open, mode=mode)) as opened:
             opened.write(content)
 
     reserved.insist(write)

@@ -24,7 +24,7 @@ from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
 from adapter.storage.search import MAX_OBJECTS, shown
 from adapter.units import show_bytes
 from adapter.volume.space import Reservation
-from adapter.volume.volume import make_plain_directory, open_file
+from adapter.volume.volume import open_file
 from adapter.workers import Stop
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ class ArchiveTree:
                 raise self._both(path)
             self.directories.add(path)
             self._keep(path)
-            self._make(path, partial(make_plain_directory, self.target / path))
+            self._make(path, (self.target / path).mkdir)
 
     def _both(self, path: str) -> InvalidModel:
         return self.refusal(f"holds {shown(path)} both as a file and as a directory")
