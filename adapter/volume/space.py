@@ -171,9 +171,10 @@ class Reservation:
                         raise
 
     def write(self, file: int, content: bytes | memoryview, offset: int) -> None:
-        """Write all of it at this place of an open file, as `insist`. Raises OSError."""
+        """Write all of it at this place of an open file, as `insist` and `wrote`. Raises OSError."""
         view = memoryview(content)
         while view:
             written = self.insist(partial(os.pwrite, file, view, offset))
+            self.wrote(written)
             offset += written
             view = view[written:]

@@ -280,10 +280,10 @@ class Volume:
             return False
 
 
-def open_file(path: str | Path, *, is_new: bool) -> int:
+def open_file(path: str | Path, *, is_new: bool, mode: int = FILE_MODE) -> int:
     """To write. What is new must not be there: a file with a second name elsewhere is not ours to change. Raises OSError."""
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    return os.open(path, flags, FILE_MODE)
+    return os.open(path, flags, mode)
 
 
 def _drop_link(path: Path) -> None:

@@ -36,7 +36,7 @@ from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.boot import boot_seconds
 from adapter.volume.space import Reservation, Space
 from adapter.volume.trees import Ends, read_below, read_ends
-from adapter.volume.volume import FILE_MODE, Volume
+from adapter.volume.volume import FILE_MODE, Volume, open_file
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
@@ -248,7 +248,7 @@ class Cache:
             for path in [path for path, stored in missing.items() if stored in contents]:
                 content = contents[missing.pop(path)]
                 reserved.grow(len(content))
-                _write(reserved, staged / path, content, FILE_MODE)
+                _write(reserved, staged / path, content)
         return missing
 
     def _finish(self, identity: Identity, entry: Entry, reserved: Reservation, listing: Listing, stop: Stop) -> ArtifactRecord:
@@ -281,11 +281,6 @@ def _hit(entry: Entry, identity: Identity) -> Artifact:
     return entry.artifact
 
 
-def _write(reserved: Reservation, path: Path, content: bytes, mode: int) -> None:
-    def write() -> None:
-        path.unlink(missing_ok=True)  # of an attempt that found the volume full
-        with open(path, "xb", opener=partial(os.open, mode=mode)) as opened:
-            opened.write(content)
-
-    reserved.insist(write)
-    reserved.wrote(len(content))
+def _write(reserved: Reservation, path: Path, content: bytes, mode: int = FILE_MODE) -> None:
+    with os.fdopen(reserved.insist(partial(open_file, path, is_new=True, mode=mode)), "wb") as file:
+        reserved.write(file.fileno(), content, 0)

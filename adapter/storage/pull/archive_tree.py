@@ -164,18 +164,14 @@ class ArchiveTree:
         return self.refusal(f"holds {shown(path)} both as a file and as a directory")
 
     def _file(self, path: str, size_bytes: int, pieces: Iterable[tuple[int, bytes]]) -> None:
-        file = self._make(path, partial(open_file, self.target / path, is_new=True))
-        try:
+        with os.fdopen(self._make(path, partial(open_file, self.target / path, is_new=True)), "wb") as file:
             end = 0
             for offset, content in pieces:
                 self.stop.check()
-                self.reserved.write(file, content, offset)
-                self.reserved.wrote(len(content))
+                self.reserved.write(file.fileno(), content, offset)
                 end = offset + len(content)
             if end < size_bytes:
-                os.ftruncate(file, size_bytes)
-        finally:
-            os.close(file)
+                file.truncate(size_bytes)
         self.files[path] = size_bytes
 
     def finish(self) -> dict[str, int]:

@@ -274,6 +274,5 @@ class PartFile(Run):
         pull.open.discard(self._file)
         with pull.writing():
             os.close(self._file)
-        pull.reserved.wrote(self.length)
         pull.ended += 1
         super().end()
