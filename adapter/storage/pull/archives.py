@@ -52,7 +52,6 @@ _END = struct.Struct("<4s4H2IH")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _SHORT = 0xFFFF
 """A field of this value is said by Zip64."""
-_UNICODE_NAME = 0x7075
 _UTF8 = 0x800
 _METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 97: "wavpack", 98: "ppmd", 99: "AES"}
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
@@ -262,12 +261,6 @@ def _name(member: zipfile.ZipInfo) -> str:
     `zipfile` reads names without the flag of UTF-8 in the alphabet of the first PCs; Info-ZIP and macOS write UTF-8 there all the same.
     """
     raw = member.orig_filename.encode("utf-8" if member.flag_bits & _UTF8 else "cp437")
-    extra = member.extra
-    while len(extra) >= 4:
-        kind, length = struct.unpack_from("<2H", extra)
-        if kind == _UNICODE_NAME and length > 5 and extra[4] == 1 and extra[5:9] == zlib.crc32(raw).to_bytes(4, "little"):
-            return extra[9 : 4 + length].decode()
-        extra = extra[4 + length :]
     try:
         return raw.decode()
     except UnicodeDecodeError:
