@@ -72,7 +72,8 @@ class Mounted:
 
     async def has_helped(self, path: str, waits: Waits) -> bool:
         """Whether the path is below the root, and leads to anything, or to where it may not be looked at."""
-        return self._is_below(path) and str(await self._own.run(waits, lambda _: self._astray(Path(path)))) != NOWHERE
+        written = Path(path)
+        return self._is_below(written) and str(await self._own.run(waits, lambda _: self._astray(written))) != NOWHERE
 
     async def helped(self, search: Search) -> LocalModel:
         """
@@ -83,12 +84,13 @@ class Mounted:
         Raises:
             InvalidModel: a link leads out of the root and of the claim that the path leads into, nowhere, or round in a circle.
         """
-        texts = {"modelPath": search.spec.path} | ({"schema_path": search.spec.schema_path} if search.spec.schema_path else {})
-        for what, text in texts.items():
-            if not self._is_below(text):
+        schema, paths = search.spec.schema_path, {"modelPath": Path(search.spec.path)}
+        if schema:
+            paths["schema_path"] = Path(schema)
+        for what, path in paths.items():
+            if not self._is_below(path):
                 below = f"an absolute path below {self._root}, where models that were already pulled are"
-                raise InvalidRequest(f"{what} {text!r} is not {below}")
-        paths = {what: Path(text) for what, text in texts.items()}
+                raise InvalidRequest(f"{what} {str(path)!r} is not {below}")
         reads, folders = self._own, [self._root]
         claim = await reads.run(search.waits, lambda _: next(filter(None, map(self._claim_of, paths.values())), None))
         if claim is not None:
@@ -150,11 +152,12 @@ class Mounted:
             SourceUnavailable: the process cannot have the threads now.
         """
         holder, mounts = f"the volume claim {name!r}", self._mounts
-        if holder not in self._known:
-            claims = await self._own.run(waits, lambda _: list(mounts.iterdir()) if mounts.is_dir() else [])  # no look at one: it may hang
-            if mounts / name not in claims:
-                where = f"{mounts / name} (PVC_MOUNTS_DIR) in the adapter's container and in Triton's"
-                raise InvalidRequest(f"{holder} is not mounted: expected it at {where}")
+        if holder in self._known:
+            return self._known[holder]
+        # no look at the claim itself: it may hang
+        if not await self._own.run(waits, lambda _: mounts.is_dir() and mounts / name in mounts.iterdir()):
+            where = f"{mounts / name} (PVC_MOUNTS_DIR) in the adapter's container and in Triton's"
+            raise InvalidRequest(f"{holder} is not mounted: expected it at {where}")
         return self._of(holder, name)
 
     def _of(self, holder: str, name: str) -> VolumeReads:
@@ -166,10 +169,9 @@ class Mounted:
                 raise SourceUnavailable(f"{holder} cannot be read now: {error}") from error
         return self._known[holder]
 
-    def _is_below(self, path: str) -> bool:
+    def _is_below(self, path: Path) -> bool:
         """Whether it is an absolute path, as written, below the root."""
-        written = Path(path)
-        return "\0" not in path and ".." not in written.parts and self._root in written.parents
+        return "\0" not in str(path) and ".." not in path.parts and self._root in path.parents
 
     def _claim_of(self, path: Path) -> str | None:
         """The claim that the path leads into. Nothing in a claim is looked at."""

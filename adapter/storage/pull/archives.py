@@ -109,20 +109,13 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
                 raise Damaged("it goes on without end")
     except _BROKEN as error:
         found = _begins_like(archive) or kind
-        hint = _words(error, kind) if found == kind else f"it begins like {found}"
+        hint = f"it begins like {found}"
+        if found == kind:
+            hint = str(error) if isinstance(error, Damaged) else shown(str(error))
+        if isinstance(error, UnicodeDecodeError):
+            hint = f"the name {error.object[:200]!r} is not UTF-8"
         raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
     return tree.finish()
-
-
-def _words(error: Exception, kind: str) -> str:
-    """Why it is damaged."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"the name {error.object[:200]!r} is not UTF-8"
-    if isinstance(error, EOFError):
-        return "it ends in the middle"
-    if isinstance(error, (gzip.BadGzipFile, zlib.error)):
-        return f"what {kind} has packed is damaged"
-    return str(error) if isinstance(error, Damaged) else shown(str(error))
 
 
 def _begins_like(archive: Path) -> str | None:
