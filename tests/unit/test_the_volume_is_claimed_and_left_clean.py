@@ -25,6 +25,22 @@ def leftovers():
     return REGISTRY.get_sample_value("triton_adapter_leftover_paths")
 
 
+def test_a_process_that_was_killed_in_its_claim_leaves_nothing_in_the_folder_of_triton(volume, monkeypatch):
+    """The file of the check goes with the next claim: where others place models too, nothing else takes it out."""
+
+    def killed(path, **_more):
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", killed)
+        volume.claim()
+    assert len(list(volume.repository_dir.iterdir())) == 1
+    volume.close()
+    volume.claim()
+    assert list(volume.repository_dir.iterdir()) == []
+
+
 def test_a_claim_removes_what_an_earlier_process_left(volume):
     """Staging and trash of yesterday, links not followed; files that are placed live on, and artifacts are their reader's."""
     volume.claim()

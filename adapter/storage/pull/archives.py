@@ -53,7 +53,7 @@ _LOCAL = struct.Struct("<4s5H3I2H")
 _SHORT = 0xFFFF
 """A field of this value is said by Zip64."""
 _UTF8 = 0x800
-_METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 97: "wavpack", 98: "ppmd", 99: "AES"}
+_METHODS = {9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 99: "AES"}
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, struct.error, RuntimeError, EOFError, ValueError, OverflowError
