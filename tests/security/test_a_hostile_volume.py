@@ -200,6 +200,29 @@ async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
         assert await again.read(config) == b"x" * len(SECRET)
 
 
+@pytest.mark.parametrize("swapped", SWAPS)
+async def test_what_a_front_reads_is_not_read_through_what_came_in_its_place(
+    rig: StoreRig, tmp_path: Path, swapped: Callable[[Path, Path], None]
+) -> None:
+    """Both ends of files are read between the pull and the placing; a front's files are placed as they were read."""
+    secret = tmp_path / "secret/key"
+    secret.parent.mkdir()
+    secret.write_bytes(SECRET)
+    rig.bucket.put("m/conf/chat_template.jinja", b"x")
+    model = await opened(rig.store, a_spec("m"), 60)
+    artifact = await model.fetch(model.listing.files)
+    file = artifact.root / "conf/chat_template.jinja"
+    file.unlink()
+    swapped(file, secret)
+    try:
+        async with asyncio.timeout(20):
+            (ends,) = (await model.ends(artifact, model.listing.files)).values()
+    except AdapterError as error:
+        assert "of the pod" not in str(error)
+    else:
+        assert swapped is a_long_file and not ends.head.strip(b"\0")
+
+
 @pytest.mark.parametrize("to", ["secret", "nowhere", "pipe"])
 async def test_what_is_placed_is_a_plain_file_and_no_other_files_mode_is_changed(volume: Volume, tmp_path: Path, to: str) -> None:
     """An artifact's file was swapped after the look: a link would have given everybody leave to read what it leads to."""

@@ -151,6 +151,8 @@ async def test_a_link_of_a_claim_that_turns_while_it_is_read_tells_nothing(tmp_p
     try:
         with pytest.raises(SourceChanged):
             await model.read(listing.files[0])
+        with pytest.raises(SourceChanged):
+            await model.ends(await model.fetch(listing.files), listing.files)
     finally:
         reads.close()
 

@@ -35,7 +35,7 @@ from adapter.storage.cache.record import ARCHIVE, FILES, ArtifactRecord, Identit
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.boot import boot_seconds
 from adapter.volume.space import Reservation, Space
-from adapter.volume.trees import Ends, read_below, read_ends
+from adapter.volume.trees import Ends, open_below, read_below, read_ends
 from adapter.volume.volume import FILE_MODE, Volume, open_file
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
@@ -152,7 +152,7 @@ class Cache:
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
         """Both ends of files of an artifact that is held. Raises as `read_ends`."""
         with waits.on("the model's files to be read on the volume"):
-            return await self._looks.run(lambda stop: {file: read_ends(artifact.root / file.path, stop.check) for file in files})
+            return await self._looks.run(lambda stop: {file: _ends_below(artifact.root, file.path, stop) for file in files})
 
     async def release(self, artifact: Artifact) -> None:
         """One user less. Completes even when cancelled."""
@@ -279,6 +279,10 @@ def _hit(entry: Entry, identity: Identity) -> Artifact:
     CACHE_REQUESTS.labels("hit").inc()
     CACHE_SAVED_BYTES.inc(sum(stored.size_bytes for stored in identity.objects.values()))
     return entry.artifact
+
+
+def _ends_below(root: Path, path: str, stop: Stop) -> Ends:
+    return read_ends(root / path, stop.check, lambda *_: open_below(root, path))
 
 
 def _write(reserved: Reservation, path: Path, content: bytes, mode: int = FILE_MODE) -> None:

@@ -16,10 +16,11 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
+from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile, is_utf8
 from adapter.paths import TreeTooLarge, check_size, held_bytes
 from adapter.storage.mounted.reads import VolumeReads
@@ -195,14 +196,9 @@ class LocalModel:
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-
-        def look(stop: Stop) -> dict[SourceFile, Ends]:
-            try:
-                return {file: read_ends(self._path(file), stop.check) for file in files}
-            except VolumeFailed as error:
-                raise SourceUnavailable(f"{self.reads.holder}: {error.text}") from error
-
-        return await self.reads.run(self.waits, look)
+        return await self.reads.run(
+            self.waits, lambda stop: {file: read_ends(self._path(file), stop.check, partial(_opened, file)) for file in files}
+        )
 
     @property
     def _root(self) -> Path:
@@ -215,7 +211,7 @@ class LocalModel:
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)
         _check_unchanged(path, file)
-        with readable(path), open(path, "rb", opener=opened) as held:  # others write to the volume meanwhile
+        with readable(path), open(path, "rb", opener=partial(_opened, file)) as held:  # others write to the volume meanwhile
             content = held.read(file.size_bytes + 1)
             _check_unchanged(path, file, held.fileno())
         return content
@@ -307,6 +303,17 @@ def _files_below(top: Path, bounds: Bounds, stop: Stop) -> Iterator[tuple[Path, 
 
 def _etag(state: os.stat_result) -> str:
     return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
+
+
+def _opened(file: SourceFile, path: str, flags: int) -> int:
+    """An `opener`: what is opened is what was listed, wherever a link leads by now. Raises SourceChanged, OSError."""
+    held = opened(path, flags)
+    try:
+        _check_unchanged(Path(path), file, held)
+    except BaseException:
+        os.close(held)
+        raise
+    return held
 
 
 def _check_unchanged(path: Path, file: SourceFile, held: int | None = None) -> None:
