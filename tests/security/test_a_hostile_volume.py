@@ -26,8 +26,10 @@ from adapter.storage.cache import artifacts
 from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.cache.record import Unusable
+from adapter.storage.pull.archives import unpack
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
+from adapter.volume.space import Space
 from adapter.volume.volume import Volume, open_file
 from adapter.workers import Stop
 from tests.builders import a_spec, zip_of
@@ -248,6 +250,13 @@ def test_a_part_is_not_written_into_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "part")
     with pytest.raises(OSError, match="No such device"):
         open_file(tmp_path / "part", is_new=False)
+
+
+def test_an_archive_that_turns_into_a_pipe_is_not_waited_for(tmp_path: Path, volume: Volume) -> None:
+    """In a thread that cannot be woken."""
+    os.mkfifo(tmp_path / "m.tar")
+    with Space(volume.cache_dir, 0, refuses=False).reservation() as reserved, pytest.raises(OSError, match="not a regular file"):
+        unpack(tmp_path / "m.tar", name="m.tar", target=tmp_path, reserved=reserved, max_bytes=1, stop=Stop())
 
 
 DIGEST = "ab" * 32

@@ -31,6 +31,7 @@ from adapter.storage.pull.archive_tar import Tar
 from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, RATIO, ArchiveTree, Damaged, Entry, Kind
 from adapter.storage.search import shown
 from adapter.volume.space import Reservation
+from adapter.volume.trees import opened
 from adapter.workers import Stop
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
@@ -97,31 +98,31 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
         OSError: the volume cannot be written; see `Volume.writing`.
         Stopped: the work is no longer wanted.
     """
-    limit_bytes = min(max_bytes, FREE_BYTES + RATIO * archive.stat().st_size)
-    tree = ArchiveTree(name, limit_bytes, target, reserved, stop)
     kind = {".zip": "zip", ".tar": "tar"}.get(name.lower()[-4:], "gzip")
-    try:
-        with archive.open("rb") as file:
-            content = gzip.GzipFile(fileobj=cast("Any", _Steps(file, stop)))
-            for entry in _members(archive, tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
+    with open(archive, "rb", opener=opened) as file:
+        limit_bytes = min(max_bytes, FREE_BYTES + RATIO * os.fstat(file.fileno()).st_size)
+        tree = ArchiveTree(name, limit_bytes, target, reserved, stop)
+        content = gzip.GzipFile(fileobj=cast("Any", _Steps(file, stop)))
+        try:
+            for entry in _members(file.fileno(), tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
                 tree.add(entry)
             if kind == "gzip" and all(content.read(CHUNK_BYTES) for _ in range(FREE_BYTES // CHUNK_BYTES)):  # to the checksum
                 raise Damaged("it goes on without end")
-    except _BROKEN as error:
-        found = _begins_like(archive) or kind
-        hint = f"it begins like {found}"
-        if found == kind:
-            hint = str(error) if isinstance(error, Damaged) else shown(str(error))
-        if isinstance(error, UnicodeDecodeError):
-            hint = f"the name {error.object[:200]!r} is not UTF-8"
-        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
+        except _BROKEN as error:
+            found = _begins_like(file) or kind
+            hint = f"it begins like {found}"
+            if found == kind:
+                hint = str(error) if isinstance(error, Damaged) else shown(str(error))
+            if isinstance(error, UnicodeDecodeError):
+                hint = f"the name {error.object[:200]!r} is not UTF-8"
+            raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
     return tree.finish()
 
 
-def _begins_like(archive: Path) -> str | None:
+def _begins_like(file: io.BufferedReader) -> str | None:
     """The kind that its first bytes tell."""
-    with archive.open("rb") as file:
-        head = file.read(512)
+    file.seek(0)
+    head = file.read(512)
     return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)
 
 
@@ -142,7 +143,7 @@ class _Steps:
         return self.file.read(min(size, _STEP_BYTES) if size >= 0 else _STEP_BYTES)
 
 
-def _members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
+def _members(archive: int, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
     """
     Every entry, after a look at all of them. The content of each is read before the next one.
 
@@ -151,14 +152,15 @@ def _members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
         InvalidModel: it holds what is not unpacked.
         DiskFull, OSError: as `ArchiveTree.announce`.
     """
-    with _Measured(io.FileIO(archive), tree) as file:
+    with _Measured(io.FileIO(archive, closefd=False), tree) as file:
         entries = _entries(file)
-        with zipfile.ZipFile(file) as opened:
-            if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
+        with zipfile.ZipFile(file) as directory:
+            members = directory.infolist()
+            if entries not in (_SHORT, len(members) & _SHORT):
                 raise Damaged("its directory has more or fewer entries than its end says")
-            tree.announce(_checked(opened, tree, stop), len(opened.infolist()))
-            for member in opened.infolist():
-                yield _entry(opened, member, file)
+            tree.announce(_checked(directory, tree, stop), len(members))
+            for member in members:
+                yield _entry(directory, member, file)
 
 
 class _Measured(io.BufferedReader):
