@@ -14,7 +14,6 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
 from adapter.ports import Ports
 from adapter.settings.capacity import CapacitySettings
-from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.triton.loads import Limits
 from adapter.triton.repository import Repository
@@ -75,7 +74,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         space=space,
         digests=journal.digests,
         clients=clients,
-        sizes=PartSizes(PART_BYTES, PART_BYTES),
+        part_bytes=PART_BYTES,
         jitter=setup.decide.random,
     )
     repository = Repository(volume, space)

@@ -31,6 +31,7 @@ from adapter.volume.volume import Volume, open_file
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
+PART_BYTES = 16 * MIB
 FIRST_CONNECTIONS = 4
 """Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
 LEAST_FILES = 4
@@ -73,19 +74,6 @@ class EndpointQueues:
             yield
 
 
-@dataclass(frozen=True)
-class PartSizes:
-    """How large files are cut."""
-
-    part_bytes: int = 16 * MIB
-    """Most that a request asks for."""
-    whole_bytes: int = 4 * MIB
-    """Files of at most these bytes come in one request."""
-
-
-PART_SIZES = PartSizes()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Means:
     """What models in buckets are read, pulled and unpacked with."""
@@ -97,7 +85,8 @@ class Means:
     pulls: EndpointQueues
     connections: int
     """That one pull may have at once."""
-    sizes: PartSizes
+    part_bytes: int
+    """Most that a request asks for. Files of at most a quarter of it come in one request."""
     files: Workers
     """Threads that work on the volume alone."""
     unpacks: Workers
@@ -177,14 +166,14 @@ class Pull:
 
     def _prepare(self, stop: Stop) -> None:
         """Make the files that are empty, or come in parts. Raises DiskFull, AdapterError."""
-        sizes = self.means.sizes
+        part_bytes = self.means.part_bytes
         with self.writing():
             self.reserved.grow(self.total_bytes)
             for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
                 stop.check()
                 size = length = stored.size_bytes
-                if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
-                    length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
+                if size > part_bytes // FIRST_CONNECTIONS and stored.is_divisible and stored.is_versioned:
+                    length = min(part_bytes, -(-size // FIRST_CONNECTIONS))
                     self.cut[path] = Whole(stored, self.bucket.place)
                 if path in self.cut or not size:
                     os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
