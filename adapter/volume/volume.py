@@ -163,10 +163,9 @@ class Volume:
             Why the disk keeps it as it was, or None.
         """
         self._note(path, None)
-        if not os.path.lexists(path):
-            return None
         gone = path
         try:
+            path.lstat()  # what a failed disk does not show is not absent
             if path.parent != self.trash_dir:
                 self.restore()
                 gone = path.rename(self.trash_dir / secrets.token_hex(8))

@@ -41,6 +41,22 @@ def test_a_process_that_was_killed_in_its_claim_leaves_nothing_in_the_folder_of_
     assert list(volume.repository_dir.iterdir()) == []
 
 
+def test_what_a_failed_disk_does_not_show_is_not_taken_for_absent(volume, monkeypatch):
+    """Its caller would say that the model is gone."""
+    volume.claim()
+    placed = volume.repository_dir / "m"
+    placed.mkdir()
+
+    def failing(path, *_args, **_more):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", failing)
+        patch.setattr(os, "rename", failing)
+        failure = volume.discard(placed)
+    assert isinstance(failure, OSError) and failure.errno == errno.EIO
+
+
 def test_a_claim_removes_what_an_earlier_process_left(volume):
     """Staging and trash of yesterday, links not followed; files that are placed live on, and artifacts are their reader's."""
     volume.claim()
