@@ -32,7 +32,7 @@ def probe(endpoint: Endpoint, *, ready: bool, timeout_seconds: float) -> tuple[b
     if response == _SERVING:
         return True, "ready" if ready else "alive"
     reason = next((str(value) for key, value in call.trailing_metadata() or () if key == "reason"), "no reason given")
-    return False, f"not ready: {unquote(reason)}"
+    return False, f"not ready: {_line(unquote(reason))}"
 
 
 def _cause(error: grpc.RpcError, timeout_seconds: float) -> str:
@@ -43,4 +43,9 @@ def _cause(error: grpc.RpcError, timeout_seconds: float) -> str:
     for known in ("connection refused", "no such file or directory", "permission denied", "connection reset"):
         if known in details.lower():
             return known
-    return " ".join(f"{code.name.lower().replace('_', ' ')}: {details}".split())[:300]
+    return _line(f"{code.name.lower().replace('_', ' ')}: {details}")[:300]
+
+
+def _line(text: str) -> str:
+    """What a peer says, in one line without control characters."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

@@ -14,17 +14,25 @@ from http import HTTPStatus
 
 from adapter.telemetry.redaction import in_one_line
 from adapter.units import Endpoint
+from adapter.workers import Workers
 
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a body."""
 _NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 """A headless Service without pods has no records. A name server that is away or refuses is EAI_AGAIN or EAI_FAIL."""
 
 
 def get(address: str, port: int, path: str, seconds: float) -> tuple[int, str]:
-    """Status and body. Blocks. Raises OSError, HTTPException: no answer."""
-    with closing(http.client.HTTPConnection(address, port, timeout=seconds)) as connection:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(errors="replace")
+    """Status and body. Blocks for the time at most, however slowly the answer comes. Raises OSError, HTTPException: no answer."""
+
+    def asked() -> tuple[int, str]:
+        with closing(http.client.HTTPConnection(address, port, timeout=seconds)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read(MOST_BYTES).decode(errors="replace")
+
+    thread = Workers("asking", 1)
+    return thread.submit(asked).result(seconds)
 
 
 def probe(service: Endpoint, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
@@ -50,5 +58,6 @@ def _ask(address: str, port: int, ready: bool, seconds: float) -> tuple[bool, st
     try:
         status, body = get(address, port, path, seconds)
     except (OSError, http.client.HTTPException) as error:
-        return False, f"{place}: no answer: {in_one_line(str(error) or type(error).__name__)}"
+        words = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        return False, f"{place}: no answer: {in_one_line(words)}"
     return status == HTTPStatus.OK and body.startswith(word), f"{place}: {status} {in_one_line(body)}"

@@ -117,6 +117,13 @@ async def test_other_server_is_not_taken_for_an_adapter() -> None:
     assert line.startswith(f"no answer from 127.0.0.1:{port}: unimplemented")
 
 
+async def test_what_another_server_says_cannot_spoil_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reason in one line, without control characters."""
+    monkeypatch.setattr("adapter.spi.listen.shown", lambda text: text)
+    async with running(["no\x1b[2J\nready\x9b31m"]) as endpoint:
+        assert await ask(endpoint, ready=True) == (False, "not ready: no [2J ready 31m")
+
+
 @pytest.mark.parametrize("module", ["boto3", "structlog", "google.protobuf", "prometheus_client", "tritonclient", "adapter.spi.servicer"])
 def test_probe_does_not_import_what_it_does_not_need(module: str) -> None:
     """It starts every few seconds."""
