@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any
 
 import structlog
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -42,35 +42,6 @@ Answer = tuple[HTTPStatus, str, bytes]
 log = structlog.stdlib.get_logger(__name__)
 
 
-class TritonHealth(Protocol):
-    """What `/healthz/triton` tells."""
-
-    @property
-    def why(self) -> str | None:
-        """Why nothing but a restart of Triton can help, or None."""
-
-    def as_json(self) -> str:
-        """One line."""
-
-
-class Heartbeat:
-    """The event loop's sign of life: `run` beats in the loop, `age_seconds` may be asked from any thread."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last = clock()
-
-    def age_seconds(self) -> float:
-        """Seconds since the last beat."""
-        return self._clock() - self._last
-
-    async def run(self) -> None:
-        """Beat until cancelled."""
-        while True:
-            self._last = self._clock()
-            await asyncio.sleep(BEAT_SECONDS)
-
-
 class TelemetryServer:
     """
     The HTTP server, in a daemon thread.
@@ -83,20 +54,21 @@ class TelemetryServer:
         self,
         *,
         port: int,
-        heartbeat: Heartbeat,
         readiness: Callable[[], str | None],
         notice: Callable[[], str | None] = lambda: None,
-        triton: Callable[[], TritonHealth] | None = None,
+        triton: Callable[[], Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
             port: on all interfaces; 0 for any.
-            heartbeat: of the event loop.
             readiness: why ModelMesh could not be served now, or None.
             notice: what a ready adapter tells.
-            triton: the health of Triton.
+            triton: its health (`Health` of `adapter.triton.server`): `as_json`, and `why` nothing but a restart can help, or None.
+            clock: may be asked from any thread.
         """
-        self._heartbeat, self._readiness, self._notice = heartbeat, readiness, notice
+        self._readiness, self._notice, self._clock = readiness, notice, clock
+        self._last_beat = clock()
         self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
         if triton is not None:
             self._routes["/healthz/triton"] = lambda: self._healthz_triton(triton())
@@ -115,6 +87,12 @@ class TelemetryServer:
             self._loop.close()
             raise ListenError(f"the thread of METRICS_PORT {port} cannot start: {error}") from error
 
+    async def beat(self) -> None:
+        """The sign of life of the loop that this runs in, until cancelled."""
+        while True:
+            self._last_beat = self._clock()
+            await asyncio.sleep(BEAT_SECONDS)
+
     def close(self) -> None:
         """Stop listening; requests under way are not waited for."""
         self._loop.call_soon_threadsafe(self._closed.set)
@@ -128,15 +106,11 @@ class TelemetryServer:
         server = await asyncio.start_server(self._talk, sock=self._socket, backlog=BACKLOG)
         await self._closed.wait()
         server.close()
-        for writer in self._clients:
-            writer.transport.abort()
-        if talks := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(talks, timeout=1)  # a task that is cancelled would be logged as a failure
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of a client, and its answer."""
         if len(self._clients) >= CONNECTIONS:
-            oldest = next((each for each, has_asked in self._clients.items() if not has_asked), next(iter(self._clients)))
+            oldest = min(self._clients, key=self._clients.__getitem__)
             del self._clients[oldest]
             oldest.transport.abort()
         self._clients[writer] = False
@@ -150,8 +124,8 @@ class TelemetryServer:
             writer.close()
             async with asyncio.timeout(CLIENT_SECONDS):
                 await writer.wait_closed()
-        except (OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # it went, is too slow (TimeoutError), or sends a line that is too long
+        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # it went, is too slow (TimeoutError), or sends a line that is too long; or we end
         except Exception:  # whatever one request does, the next one is served
             log.exception("telemetry.request_failed")
         finally:
@@ -159,7 +133,7 @@ class TelemetryServer:
             self._clients.pop(writer, None)
 
     def _stuck(self) -> str | None:
-        age = self._heartbeat.age_seconds()
+        age = self._clock() - self._last_beat
         return f"the event loop has not run for {age:.0f} s" if age > STUCK_AFTER_SECONDS else None
 
     def _healthz(self) -> Answer:
@@ -172,7 +146,7 @@ class TelemetryServer:
             return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck or f"not ready: {redact(problem or '')}")
         return _text(HTTPStatus.OK, f"ready; {redact(notice)}" if notice else "ready")
 
-    def _healthz_triton(self, health: TritonHealth) -> Answer:
+    def _healthz_triton(self, health: Any) -> Answer:
         """503 asks for a restart of Triton. An adapter whose loop is stuck has heard nothing and asks for none."""
         if stuck := self._stuck():
             return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing is known of Triton: the adapter's {stuck.removeprefix('the ')}")

@@ -302,7 +302,9 @@ def _summary(view: View) -> str:
     parts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
     drifting = sum(bool(model["drift"]) for model in models)
     end = "all agree" if view["agrees"] else f"{drifting:,} disagree{'s' * (drifting == 1)}" if drifting else "none is known to disagree"
-    return f"{total}{f' ({parts})' if parts else ''}: {end}."
+    unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"]]
+    more = f", but {' and '.join(unasked)} could not be asked" if unasked else ""
+    return f"{total}{f' ({parts})' if parts else ''}: {end}{more}."
 
 
 def _count(number: int, what: str) -> str:

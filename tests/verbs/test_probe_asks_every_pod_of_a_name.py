@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapter import cli
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from tests.fakes import hell
 from tests.fakes.hell import Hell
 
@@ -78,7 +78,7 @@ def test_every_address_has_a_line_and_one_bad_pod_decides(names: dict[str, Any])
 @pytest.mark.parametrize(("ready", "path", "word"), [(True, "/readyz", "ready"), (False, "/healthz", "alive")])
 def test_both_questions_go_to_the_adapters_own_server(ready: bool, path: str, word: str, names: dict[str, Any]) -> None:
     """The words that a pod is known by are the ones that the adapter says; IPv6 has its brackets."""
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: None, notice=lambda: None)
+    server = TelemetryServer(port=0, readiness=lambda: None, notice=lambda: None)
     written = ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]
     names[NAME] = [address.strip("[]") for address in written]
     try:

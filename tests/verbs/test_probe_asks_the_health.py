@@ -15,7 +15,7 @@ import pytest
 from adapter import cli
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from adapter.units import Endpoint, parse_endpoint
 from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
@@ -82,7 +82,7 @@ def test_without_an_interface_for_modelmesh_it_is_asked_over_http(
     """No proxy of the environment is asked."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("ADAPTER_PORT", "0")
-    with closing(TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: problem)) as server:
+    with closing(TelemetryServer(port=0, readiness=lambda: problem)) as server:
         monkeypatch.setenv("METRICS_PORT", str(server.port))
         assert cli.main(["probe"]) == 0
         assert cli.main(["probe", "--ready"]) == (problem is not None)
