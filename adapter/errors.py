@@ -82,8 +82,6 @@ class ModelNotLoaded(Rejected):
 class SourceError(AdapterError):
     """Storage did not give us the model."""
 
-    reason = "source"
-
 
 class SourceNotFound(SourceError):
     """Storage has nothing at that place."""

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Collection
-from itertools import accumulate
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote, unquote
 
 from grpc import StatusCode
 
@@ -42,12 +41,14 @@ _BY_CODE: tuple[tuple[StatusCode, tuple[type[AdapterError], ...]], ...] = (
 CODES = {kind: code for code, kinds in _BY_CODE for kind in kinds}
 """Inherited by subclasses that are not listed."""
 
-FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.ServerError})
+FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError})
 """Classes that say whose fault it was; what is raised is one of their children."""
 
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
 _CUT = "..."
+_PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+_PART_OF_A_BYTE = re.compile("%.?$")
 _SHOWN_BYTES = 1024
 """Of the wire, for an id, and for phases: more than the longest valid id costs."""
 
@@ -82,11 +83,11 @@ def decode(request: pb.LoadModelRequest | pb.PredictModelSizeRequest, reserved: 
     return ModelSpec(
         model_id=request.modelId,
         model_type=_model_type(key.get("model_type")) or type_of_label(request.modelType),
-        path=_path("modelPath", request.modelPath),
+        path=_path("modelPath", request.modelPath) or "",
         storage_key=_text("modelKey field storage_key", key.get("storage_key")),
         storage_params=params,
         bucket=_text("modelKey field bucket", key.get("bucket")),
-        schema_path=_path("modelKey field schema_path", key.get("schema_path")) or None,
+        schema_path=_path("modelKey field schema_path", key.get("schema_path")),
         disk_size_bytes=_size("modelKey field disk_size_bytes", key.get("disk_size_bytes")),
         **own,
     )
@@ -112,10 +113,8 @@ def _object_of(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         fault = re.split(r":| \(| at$", error.msg)[0].lower()  # what follows a colon may quote the text
         raise InvalidRequest(f"modelKey is not valid JSON: {fault} at line {error.lineno} column {error.colno}") from None
-    except RecursionError:
-        raise InvalidRequest("modelKey is not usable JSON: it is nested too deeply") from None
-    except ValueError:  # Python refuses to read numbers of more than 4300 digits
-        raise InvalidRequest("modelKey is not usable JSON: a number in it has too many digits") from None
+    except (RecursionError, ValueError):  # Python refuses to read numbers of more than 4300 digits
+        raise InvalidRequest("modelKey is not usable JSON: it is nested too deeply, or a number in it has too many digits") from None
     return _folded(_typed("modelKey", value, dict, "a JSON object"))
 
 
@@ -170,10 +169,10 @@ def _text(where: str, value: Any) -> str | None:
     return text or None
 
 
-def _path(where: str, value: Any) -> str:
+def _path(where: str, value: Any) -> str | None:
     """A path that stays below where it starts. Whether it may be absolute depends on who reads it."""
-    path = _text(where, value) or ""
-    if ".." in path.split("/"):
+    path = _text(where, value)
+    if path and ".." in path.split("/"):
         raise InvalidRequest(f"{where} contains '..', which could lead out of the model's folder")
     return path
 
@@ -207,19 +206,18 @@ def code_of(error: AdapterError, method: str = "") -> StatusCode:
 
 def text_of(error: AdapterError) -> str:
     """One line: the root cause, then ` (model 'x'; list 0.1 s, pull 26.8 s)`, within `MAX_WIRE_BYTES` on the wire."""
-    place = [] if error.model_id is None else [f"model '{shown(error.model_id, _SHOWN_BYTES)}'"]
-    place += [shown(error.phases, _SHOWN_BYTES)] if error.phases else []
-    tail = f" ({'; '.join(place)})" if place else ""
-    return shown(error.text or error.reason, MAX_WIRE_BYTES - _wire_bytes(tail)) + tail
+    places = (error.model_id and f"model '{shown(error.model_id, _SHOWN_BYTES)}'", error.phases and shown(error.phases, _SHOWN_BYTES))
+    tail = f" ({'; '.join(filter(None, places))})" if any(places) else ""
+    return shown(error.text or error.reason, MAX_WIRE_BYTES - len(on_wire(tail))) + tail
 
 
 def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
     """A text made safe to show: one line, no secrets; all of it, or its beginning and `...`, in no more than `budget` bytes of the wire."""
     text = in_one_line(text)
-    costs = list(accumulate(map(_wire_bytes, text[: budget + 1]), initial=0))
-    if costs[-1] <= budget:
+    encoded = on_wire(text)
+    if len(encoded) <= budget:
         return text
-    return text[: bisect_right(costs, budget - len(_CUT)) - 1] + _CUT
+    return unquote(_PART_OF_A_BYTE.sub("", encoded[: budget - len(_CUT)]), errors="ignore") + _CUT
 
 
 def reasons() -> list[str]:
@@ -227,6 +225,6 @@ def reasons() -> list[str]:
     return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
 
 
-def _wire_bytes(text: str) -> int:
-    """Bytes of a grpc-message: what is not printable ASCII, and '%', takes three. Source: gRPC over HTTP/2, Status-Message."""
-    return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())
+def on_wire(text: str) -> str:
+    """A grpc-message: what is not printable ASCII, and '%', takes three bytes. Source: gRPC over HTTP/2, Status-Message."""
+    return quote(text, safe=_PRINTABLE)

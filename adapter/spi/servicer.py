@@ -166,5 +166,5 @@ def numeric_version(version: str) -> int:
     match = _VERSION.fullmatch(version.strip())
     if match is None:
         return 0
-    major, minor, patch = (min(int(part or 0), 999_999) for part in match.groups())
+    major, minor, patch = (int(part or 0) for part in match.groups())
     return major * 1_000_000 + min(minor, 999) * 1_000 + min(patch, 999)

@@ -32,8 +32,8 @@ SECRET_FIELDS = frozenset({
 })  # fmt: skip
 """Fields whose value is never logged, whatever code passes it: the credentials of every storage type, and what holds them."""
 
-QUIET_LIBRARIES = dict.fromkeys(("boto3", "botocore", "google", "grpc", "asyncio"), logging.INFO)
-"""The lowest level of each library, the only place that silences any. Debug lines of storage clients hold signed headers and tokens."""
+QUIET_LIBRARIES = ("boto3", "botocore", "google", "grpc", "asyncio")
+"""They never log below INFO; the only place that silences any. Debug lines of storage clients hold signed headers and tokens."""
 
 _notes: ContextVar[dict[str, Any] | None] = ContextVar("adapter_rpc_notes", default=None)
 
@@ -90,8 +90,8 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
         )
     )
     logging.basicConfig(handlers=[route], level=level, force=True)
-    for name, lowest in QUIET_LIBRARIES.items():
-        logging.getLogger(name).setLevel(max(level, lowest))
+    for name in QUIET_LIBRARIES:
+        logging.getLogger(name).setLevel(max(level, logging.INFO))
 
 
 def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -94,8 +94,8 @@ class Remembered:
                 self._characters -= sum(map(len, self._values.pop(next(iter(self._values)))))
             self._forms = frozenset().union(*self._values.values())
 
-    def masked(self, text: str, mask: str) -> str:
-        """The text with `mask` in place of every value; of values that overlap, one for all."""
+    def masked(self, text: str) -> str:
+        """The text with `MASK` in place of every value; of values that overlap, one for all."""
         spans = []
         for form in self._forms:
             start = text.find(form)
@@ -105,7 +105,7 @@ class Remembered:
         kept, end = [], 0
         for start, stop in sorted(spans):
             if start >= end:
-                kept += [text[end:start], mask]
+                kept += [text[end:start], MASK]
             end = max(end, stop)
         return "".join((*kept, text[end:]))
 
@@ -126,7 +126,7 @@ def remember(value: str, *, lasts: bool = False) -> None:
 
 def redact(text: str) -> str:
     """The text without any remembered secret, and without anything that has the shape of a credential."""
-    text = _of_requests.masked(_own.masked(text, MASK), MASK)
+    text = _of_requests.masked(_own.masked(text))
     if not _SUSPICIOUS.search(text):
         return text
     text = _PEM.sub(f"[PEM {MASK}]", text)
@@ -145,9 +145,6 @@ def in_one_line(text: str) -> str:
     return _SQUEEZED.sub(" ", _SURROGATE.sub("\ufffd", redact(text))).strip()
 
 
-def _redact_url(match: re.Match[str]) -> str:
+def _redact_url(word: re.Match[str]) -> str:
     """A URL without its user and its query; both may be signatures or passwords."""
-    word = match[0]
-    if "://" not in word:
-        return word
-    return _USER.sub("", word.partition("?")[0])
+    return _USER.sub("", word[0].partition("?")[0]) if "://" in word[0] else word[0]
