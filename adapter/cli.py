@@ -21,9 +21,9 @@ from typing import Any
 from adapter.errors import AdapterError
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
 from adapter.settings.capacity import CapacitySettings
-from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
+from adapter.settings.process import TelemetrySettings, TritonSettings
 from adapter.settings.storage import VolumeSettings
-from adapter.units import Endpoint, parse_endpoint, parse_number
+from adapter.units import parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
@@ -130,23 +130,11 @@ def _settings(_chosen: argparse.Namespace) -> int:
 
 
 def _probe(chosen: argparse.Namespace) -> int:
-    is_well, line = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
+    from adapter.verbs import probe  # noqa: PLC0415 - only for this verb
+
+    is_well, line = probe.ask(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
     _say(f"{line}\n")
     return OK if is_well else FAILED
-
-
-def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
-    """The health of all adapters of a service, or of the one with these settings: over HTTP if it has no interface for ModelMesh."""
-    if service is None and (endpoint := read_group(SpiSettings).listen) is not None:
-        from adapter.spi import probe  # noqa: PLC0415 - brings gRPC
-
-        return probe.probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
-    service = service or Endpoint(host="127.0.0.1", port=read_group(TelemetrySettings).metrics_port)
-    if not service.port:
-        return False, "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"
-    from adapter.telemetry import asking  # noqa: PLC0415 - only for these cases
-
-    return asking.probe(service, ready=ready, timeout_seconds=timeout_seconds)
 
 
 def _layout(chosen: argparse.Namespace) -> int:
@@ -174,7 +162,7 @@ def _models(chosen: argparse.Namespace) -> int:
     with suppress(SettingsError):  # not of this environment
         capacity_bytes = read_group(CapacitySettings).capacity_bytes
     while True:
-        seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
+        seen = models.look(triton, volume, capacity_bytes)
         if chosen.json:
             text = models.as_json(seen, drift_only=chosen.drift)
         else:

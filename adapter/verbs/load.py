@@ -7,7 +7,6 @@ The runtime's status is never asked for: that removes every model.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import math
 import shutil
@@ -29,12 +28,11 @@ from adapter.inference import DATATYPES, add_input, joined, split
 from adapter.serving import KnownModel
 from adapter.settings import read_group
 from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
-from adapter.spi.probe import OPTIONS
 from adapter.stubs import service_pb2
-from adapter.telemetry import asking
 from adapter.telemetry.metrics import PREFIX
 from adapter.triton.inference.client import TritonInference
 from adapter.units import MIB
+from adapter.verbs import probe
 from adapter.verbs.tables import shown
 
 METRICS_SECONDS, LOOK_SECONDS = 2.0, 0.5
@@ -56,15 +54,15 @@ def run(chosen: Namespace) -> Iterator[str]:
     endpoint = read_group(SpiSettings).listen
     if endpoint is None:
         raise AdapterError("cannot be asked: ADAPTER_PORT is 0")
-    rows = [] if chosen.force else _metrics()
+    rows = [] if chosen.force else _samples("rpc_seconds_count")
     if rows is None:
         raise AdapterError("METRICS_PORT, which tells whether ModelMesh uses this adapter, does not answer; --force goes on without")
-    if any(row.value for row in rows if row.name == f"{PREFIX}_rpc_seconds_count" and row.labels["method"] == "runtimeStatus"):
+    if any(row.value for row in rows if row.labels["method"] == "runtimeStatus"):
         raise AdapterError("ModelMesh uses this adapter and would not learn of it; --force does it all the same")
     if chosen.verb == "load":
         request, given = _request(chosen), dict(_named_values(text) for text in chosen.infer or () if text)
     try:
-        with grpc.insecure_channel(endpoint.target, OPTIONS) as channel:
+        with grpc.insecure_channel(endpoint.target, probe.OPTIONS) as channel:
             runtime: Any = ModelRuntimeStub(channel)
             if chosen.verb == "unload":
                 runtime.unloadModel(pb.UnloadModelRequest(modelId=chosen.id), timeout=chosen.timeout)
@@ -112,8 +110,8 @@ def _progress(model_id: str, has_ended: threading.Event) -> Iterator[str]:
 
 def _bar(model_id: str) -> str:
     """How far the pull of the model is; empty where nothing tells."""
-    rows = [row for row in _metrics() or () if row.name == f"{PREFIX}_load_bytes" and row.labels["model_id"] == model_id]
-    found = {row.labels["kind"]: int(row.value) for row in rows}
+    rows = _samples("load_bytes") or ()
+    found = {row.labels["kind"]: int(row.value) for row in rows if row.labels["model_id"] == model_id}
     done, expected = found.get("done", 0), found.get("expected", 0)
     if not expected:
         return ""
@@ -122,12 +120,12 @@ def _bar(model_id: str) -> str:
     return f"{'#' * (width * min(done, expected) // expected):.<{width}}{words}"
 
 
-def _metrics() -> list[Sample] | None:
-    """Of the running adapter; None: no answer. Blocks for a bounded time."""
+def _samples(name: str) -> list[Sample] | None:
+    """Of a metric of the running adapter; None: no answer. Blocks for a bounded time."""
     try:
-        _, text = asking.get("127.0.0.1", read_group(TelemetrySettings).metrics_port, "/metrics", METRICS_SECONDS)
-        return [row for family in text_string_to_metric_families(text) for row in family.samples]
-    except (OSError, ValueError, http.client.HTTPException):
+        _, text = probe.get("127.0.0.1", read_group(TelemetrySettings).metrics_port, "/metrics", METRICS_SECONDS)
+        return [row for family in text_string_to_metric_families(text) for row in family.samples if row.name == f"{PREFIX}_{name}"]
+    except (OSError, ValueError):
         return None
 
 

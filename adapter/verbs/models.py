@@ -14,7 +14,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,7 @@ from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
+from adapter.verbs import probe
 from adapter.verbs.tables import Row, age, short, shown, table
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
@@ -45,8 +46,6 @@ FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique. One without a version has another name: it goes with its model."""
-AskAdapter = Callable[..., tuple[bool, str]]
-"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and a line that says so, or why not."""
 View = Mapping[str, Any]
 """As `look` gives it; also one of its `models`."""
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
@@ -78,12 +77,11 @@ class Places:
     """Of Triton's index, by model id."""
 
 
-def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
+def look(triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
     """
     Look at all places once. Blocks, for a bounded time whatever hangs. Raises StartError: the process cannot have another thread.
 
     Args:
-        ask_adapter: for its health.
         triton: where it is.
         volume: where its folders are.
         capacity_bytes: what is announced, if that is known here.
@@ -92,8 +90,8 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
         What `models --json` prints: texts without credentials, moments as `datetime`. New fields may come; another meaning makes
         another `format`.
     """
-    is_alive, words = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
-    is_ready, words = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS) if is_alive else (False, words)
+    is_alive, words = probe.ask(ready=False, timeout_seconds=PROBE_SECONDS)
+    is_ready, words = probe.ask(ready=True, timeout_seconds=PROBE_SECONDS) if is_alive else (False, words)
     threads = Workers("look", 1)  # a volume that hangs does not keep the process
     try:
         places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
