@@ -26,23 +26,10 @@ from adapter.errors import AdapterError, InvalidRequest
 from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem, is_utf8
 from adapter.telemetry.redaction import in_one_line
 
-_BY_CODE: tuple[tuple[StatusCode, tuple[type[AdapterError], ...]], ...] = (
-    (StatusCode.INVALID_ARGUMENT, (errors.InvalidRequest, errors.InvalidModel)),
-    (StatusCode.FAILED_PRECONDITION, (errors.Rejected, errors.WrongServer, errors.CrashesTriton)),
-    (StatusCode.RESOURCE_EXHAUSTED, (errors.NoCapacity, errors.DiskFull)),
-    (StatusCode.NOT_FOUND, (errors.SourceNotFound, errors.ModelNotLoaded)),
-    (StatusCode.PERMISSION_DENIED, (errors.SourceDenied,)),
-    (StatusCode.UNAVAILABLE, (errors.SourceError, errors.SourceUnavailable, errors.SourceChanged, errors.VolumeFailed)),
-    (StatusCode.UNAVAILABLE, (errors.ServerUnavailable, errors.ServerDied, errors.UnloadUnfinished, errors.Draining)),
-    (StatusCode.DEADLINE_EXCEEDED, (errors.BudgetExceeded,)),
-    (StatusCode.ABORTED, (errors.Superseded, errors.Abandoned)),
-    (StatusCode.INTERNAL, (errors.ServerError, errors.ModelRefused, AdapterError)),
-)
-CODES = {kind: code for code, kinds in _BY_CODE for kind in kinds}
-"""Inherited by subclasses that are not listed."""
-
-FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError})
+_FAMILIES = (AdapterError, errors.Rejected, errors.SourceError)
 """Classes that say whose fault it was; what is raised is one of their children."""
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AdapterError) and kind not in _FAMILIES]
+"""All failures that may be raised, but for an unforeseen one."""
 
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
@@ -193,12 +180,12 @@ def _typed(where: str, value: Any, kind: type[T], expected: str) -> T:
 
 def code_of(error: AdapterError, method: str = "") -> StatusCode:
     """
-    The code of a failure, of the nearest listed class.
+    The code of a failure.
 
     `runtimeStatus` never says DEADLINE_EXCEEDED: ModelMesh would end its process.
     Source: modelmesh `SidecarModelMesh.java` 661-672.
     """
-    code = next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+    code = StatusCode[error.code]
     if code is StatusCode.DEADLINE_EXCEEDED and method == "runtimeStatus":
         return StatusCode.UNAVAILABLE
     return code
@@ -222,7 +209,7 @@ def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
 
 def reasons() -> list[str]:
     """All that a failure may give: the label of logs and metrics."""
-    return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
+    return [kind.reason for kind in KINDS] + [AdapterError.reason]
 
 
 def on_wire(text: str) -> str:

@@ -62,7 +62,7 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
             level("rpc", **{**notes, **place, "code": code.name, "seconds": round(seconds, 4), **failure})
 
         with noting() as notes, structlog.contextvars.bound_contextvars(**place):
-            crash: dict[str, Exception] = {}
+            crash = None
             try:
                 response = await call(self, request, context)
             except asyncio.CancelledError:
@@ -74,15 +74,15 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
             except AdapterError as found:
                 error = found
             except Exception as found:  # noqa: BLE001 - logged with its traceback in the canonical line
-                error, crash = AdapterError(UNEXPECTED), {"exc_info": found}
+                error, crash = AdapterError(UNEXPECTED), found
             else:
                 write(StatusCode.OK)
                 return response
             if model_id:
                 error.located(model_id, None)
             code, text = codec.code_of(error, method), codec.text_of(error)
-            is_for_operators = bool(crash) or isinstance(error, (WrongServer, UnloadUnfinished))
-            write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, **crash)
+            is_for_operators = crash is not None or isinstance(error, (WrongServer, UnloadUnfinished))
+            write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, exc_info=crash)
             return cast("R", await context.abort(code, text))  # raises
 
     return answer

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -120,7 +120,7 @@ class TelemetryServer:
                 while (await reader.readuntil(b"\n")).strip():
                     pass  # nothing is read from a header
             self._clients[writer] = True
-            writer.write(_answered(line.decode("latin-1"), self._routes))
+            writer.write(self._answered(line.decode("latin-1")))
             writer.close()
             async with asyncio.timeout(CLIENT_SECONDS):
                 await writer.wait_closed()
@@ -131,6 +131,18 @@ class TelemetryServer:
         finally:
             writer.transport.abort()
             self._clients.pop(writer, None)
+
+    def _answered(self, line: str) -> bytes:
+        """The whole answer to a request line."""
+        method, path, version = (line.split() + [""] * 3)[:3]
+        if method not in ("GET", "HEAD") or not version.startswith("HTTP/1."):
+            status, content_type, body = _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD of HTTP/1")
+        elif (route := self._routes.get(path.partition("?")[0])) is None:
+            status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
+        else:
+            status, content_type, body = route()
+        kind = f"Allow: GET, HEAD\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
+        return f"HTTP/1.0 {status:d} {status.phrase}\r\n{kind}\r\n\r\n".encode() + (b"" if method == "HEAD" else body)
 
     def _stuck(self) -> str | None:
         age = self._clock() - self._last_beat
@@ -169,16 +181,3 @@ def _listening(port: int) -> socket.socket:
         return socket.create_server(("", port), family=socket.AF_INET6 if both else socket.AF_INET, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         raise ListenError(f"METRICS_PORT {port} cannot be used: {os.strerror(error.errno or 0).lower()}") from error
-
-
-def _answered(line: str, routes: Mapping[str, Callable[[], Answer]]) -> bytes:
-    """The whole answer to a request line."""
-    method, path, version = (line.split() + [""] * 3)[:3]
-    if method not in ("GET", "HEAD") or not version.startswith("HTTP/1."):
-        status, content_type, body = _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD of HTTP/1")
-    elif (route := routes.get(path.partition("?")[0])) is None:
-        status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
-    else:
-        status, content_type, body = route()
-    head = f"HTTP/1.0 {status:d} {status.phrase}\r\nAllow: GET, HEAD\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + (b"" if method == "HEAD" else body)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -96,7 +96,7 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
 
 def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Processor: mask fields by name, and texts by shape, at any depth."""
-    return {name: _masked(name, value) for name, value in event.items()}
+    return cast("EventDict", _masked("", event))
 
 
 def _masked(name: str, value: Any) -> Any:
