@@ -14,15 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from adapter.errors import AdapterError
-from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
-from adapter.settings.capacity import CapacitySettings
-from adapter.settings.process import TelemetrySettings, TritonSettings
-from adapter.settings.storage import VolumeSettings
+from adapter.settings import ProxySettings, Settings, SettingsError, explained
+from adapter.settings.process import TelemetrySettings
 from adapter.units import parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
@@ -153,16 +150,12 @@ def _layout(chosen: argparse.Namespace) -> int:
 
 
 def _models(chosen: argparse.Namespace) -> int:
-    volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
     from adapter.verbs import models, tables  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    capacity_bytes = None
-    with suppress(SettingsError):  # not of this environment
-        capacity_bytes = read_group(CapacitySettings).capacity_bytes
     while True:
-        seen = models.look(triton, volume, capacity_bytes)
+        seen = models.look()
         if chosen.json:
             text = models.as_json(seen, drift_only=chosen.drift)
         else:

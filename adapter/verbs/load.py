@@ -144,8 +144,9 @@ async def _infer(model_id: str, given: Mapping[str, Sequence[str]]) -> str:
         answer = await client.infer(request)
     finally:
         await client.close()
-    ways = [*(("in", tensor) for tensor in info.inputs), *(("out", tensor) for tensor in info.outputs)]
-    lines = [f"{way:>5} {shown(tensor.name)} {tensor.datatype} {list(tensor.shape)}\n" for way, tensor in ways]
+    lines = []
+    for way, tensors in (("   in", info.inputs), ("  out", info.outputs)):
+        lines += [f"{way} {shown(tensor.name)} {tensor.datatype} {list(tensor.shape)}\n" for tensor in tensors]
     for output, data in zip(answer.outputs, answer.raw_output_contents, strict=True):
         elements = elements_of(data, output.datatype)
         more = f" and {len(elements) - MOST_SHOWN} more" if len(elements) > MOST_SHOWN else ""

@@ -26,6 +26,8 @@ from adapter.journal import NAME, Found, JournalProblem, read
 from adapter.memory import report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.records import Record
+from adapter.settings import SettingsError, read_group
+from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import TritonSettings
 from adapter.settings.storage import VolumeSettings
 from adapter.telemetry.redaction import redact
@@ -77,19 +79,21 @@ class Places:
     """Of Triton's index, by model id."""
 
 
-def look(triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     """
-    Look at all places once. Blocks, for a bounded time whatever hangs. Raises StartError: the process cannot have another thread.
-
-    Args:
-        triton: where it is.
-        volume: where its folders are.
-        capacity_bytes: what is announced, if that is known here.
+    Look at all places of the adapter with these settings once. Blocks, for a bounded time whatever hangs.
 
     Returns:
         What `models --json` prints: texts without credentials, moments as `datetime`. New fields may come; another meaning makes
         another `format`.
+
+    Raises:
+        SettingsError
+        StartError: the process cannot have another thread.
     """
+    volume, triton, capacity_bytes = read_group(VolumeSettings), read_group(TritonSettings), None
+    with suppress(SettingsError):  # it may not be told in this environment
+        capacity_bytes = read_group(CapacitySettings).capacity_bytes
     is_alive, words = probe.ask(ready=False, timeout_seconds=PROBE_SECONDS)
     is_ready, words = probe.ask(ready=True, timeout_seconds=PROBE_SECONDS) if is_alive else (False, words)
     threads = Workers("look", 1)  # a volume that hangs does not keep the process
