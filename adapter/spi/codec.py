@@ -26,7 +26,7 @@ from adapter.errors import AdapterError, InvalidRequest
 from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem, is_utf8
 from adapter.telemetry.redaction import in_one_line
 
-_FAMILIES = (AdapterError, errors.Rejected, errors.SourceError)
+_FAMILIES = (AdapterError, errors.Rejected, errors.SourceError, errors.ServerError)
 """Classes that say whose fault it was; what is raised is one of their children."""
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AdapterError) and kind not in _FAMILIES]
 """All failures that may be raised, but for an unforeseen one."""
