@@ -56,7 +56,7 @@ class TelemetryServer:
         port: int,
         readiness: Callable[[], str | None],
         notice: Callable[[], str | None] = lambda: None,
-        triton: Callable[[], Any] | None = None,
+        triton: Callable[[], Any] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
@@ -67,11 +67,9 @@ class TelemetryServer:
             triton: its health (`Health` of `adapter.triton.server`): `as_json`, and `why` nothing but a restart can help, or None.
             clock: may be asked from any thread.
         """
-        self._readiness, self._notice, self._clock = readiness, notice, clock
+        self._readiness, self._notice, self._triton, self._clock = readiness, notice, triton, clock
         self._last_beat = clock()
-        self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        if triton is not None:
-            self._routes["/healthz/triton"] = lambda: self._healthz_triton(triton())
+        self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz, "/healthz/triton": self._healthz_triton}
         self._socket = _listening(port)
         self.port: int = self._socket.getsockname()[1]
         READY.set_function(lambda: self._readyz()[0] is HTTPStatus.OK)
@@ -158,10 +156,11 @@ class TelemetryServer:
             return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck or f"not ready: {redact(problem or '')}")
         return _text(HTTPStatus.OK, f"ready; {redact(notice)}" if notice else "ready")
 
-    def _healthz_triton(self, health: Any) -> Answer:
+    def _healthz_triton(self) -> Answer:
         """503 asks for a restart of Triton. An adapter whose loop is stuck has heard nothing and asks for none."""
         if stuck := self._stuck():
             return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing is known of Triton: the adapter's {stuck.removeprefix('the ')}")
+        health = self._triton()
         status = HTTPStatus.OK if health.why is None else HTTPStatus.SERVICE_UNAVAILABLE
         return status, "application/json", f"{health.as_json()}\n".encode()
 

@@ -58,7 +58,7 @@ def noting() -> Iterator[dict[str, Any]]:
 
 def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None:
     """Send all logs, structlog's and the standard library's, to `stream` (default: standard output)."""
-    stream = sys.stdout if stream is None else stream
+    stream = stream or sys.stdout
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     logging.raiseExceptions = False  # a load must not end because the log has no reader
@@ -71,11 +71,9 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
         structlog.processors.format_exc_info,
         mask_secrets,
     ]
-    render: Processor = _render_json
-    if not is_json:
-        render = structlog.dev.ConsoleRenderer(
-            colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
-        )
+    console = structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
+    )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -86,7 +84,7 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
     route.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render_json if is_json else console],
         )
     )
     logging.basicConfig(handlers=[route], level=level, force=True)

@@ -74,7 +74,6 @@ class Remembered:
         self._lock = threading.Lock()
         self._values: dict[str, frozenset[str]] = {}
         """Value → its forms, the value remembered longest ago first."""
-        self._characters = 0
         self._forms: frozenset[str] = frozenset()
         """Of all values. Read without the lock: the set is only replaced."""
 
@@ -83,15 +82,12 @@ class Remembered:
         value = value.strip()
         if len(value) < PIECE:
             return
+        forms = frozenset({value, quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1]})
         with self._lock:
-            forms = self._values.pop(value, None)
-            if forms is None:
-                escaped = (quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1])
-                forms = frozenset({value, *escaped})
-                self._characters += sum(map(len, forms))
+            self._values.pop(value, None)
             self._values[value] = forms
-            while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
-                self._characters -= sum(map(len, self._values.pop(next(iter(self._values)))))
+            while len(self._values) > KEPT_VALUES or sum(len(form) for each in self._values.values() for form in each) > KEPT_CHARACTERS:
+                del self._values[next(iter(self._values))]
             self._forms = frozenset().union(*self._values.values())
 
     def masked(self, text: str) -> str:

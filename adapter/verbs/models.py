@@ -40,9 +40,7 @@ from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
 from adapter.workers import Workers
 
-TRITON_SECONDS = 5.0
-PROBE_SECONDS = 2.0
-VOLUME_SECONDS = 20.0
+TRITON_SECONDS, PROBE_SECONDS, VOLUME_SECONDS = 5.0, 2.0, 20.0
 """Longest waits for what may hang: for the index, for the adapter's health, for all that is read from the volume."""
 FORMAT = 1
 
