@@ -186,7 +186,7 @@ def _version(_chosen: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> bool:
-    """Whether somebody reads it: `| head` has read enough at some time."""
+    """Whether there is still a reader: `| head` ends after its lines."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -116,7 +116,7 @@ def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
 
 
 class Looks(threading.Event):
-    """A call that ends after so many looks."""
+    """A call that ends after this number of looks."""
 
     def __init__(self, count: int) -> None:
         super().__init__()

@@ -118,7 +118,7 @@ def test_a_reader_that_has_read_enough_is_no_trouble() -> None:
 
 
 def test_a_watch_ends_with_its_reader(tmp_path: Path) -> None:
-    """`models --watch 0.1 | head -1`: nothing that nobody reads goes on."""
+    """`models --watch 0.1 | head -1`: what has no reader does not go on."""
     (tmp_path / "_triton_models").mkdir()
     environ = {**os.environ, "ROOT_MODEL_DIR": str(tmp_path), "ADAPTER_PORT": "0", "METRICS_PORT": "0", "RUNTIME_ENDPOINT": "127.0.0.1:1"}
     command = [sys.executable, "-m", "adapter", "models", "--watch", "0.1"]
