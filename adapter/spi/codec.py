@@ -30,6 +30,8 @@ _FAMILIES = (AdapterError, errors.Rejected, errors.SourceError, errors.ServerErr
 """Classes that say whose fault it was; what is raised is one of their children."""
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AdapterError) and kind not in _FAMILIES]
 """All failures that may be raised, but for an unforeseen one."""
+REASONS = [kind.reason for kind in (*KINDS, AdapterError)]
+"""All that a failure may give: the label of logs and metrics."""
 
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
@@ -205,11 +207,6 @@ def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
     if len(encoded) <= budget:
         return text
     return unquote(_PART_OF_A_BYTE.sub("", encoded[: budget - len(_CUT)]), errors="ignore") + _CUT
-
-
-def reasons() -> list[str]:
-    """All that a failure may give: the label of logs and metrics."""
-    return [kind.reason for kind in KINDS] + [AdapterError.reason]
 
 
 def on_wire(text: str) -> str:

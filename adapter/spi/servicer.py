@@ -9,7 +9,6 @@ text of an unmapped exception goes to the peer.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from itertools import product
@@ -34,7 +33,6 @@ INJECTED_SERVICE = "inference.GRPCInferenceService"
 MODEL_NAME_PATH = (1,)
 """In each of those requests the model's name is field 1."""
 _SHOWN_ID_CHARACTERS = 300
-_VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?(?:[-+.].*)?", re.DOTALL)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -97,7 +95,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self._reserved_ids = reserved_ids
         self.has_told = asyncio.Event()
         """ModelMesh has had a status."""
-        for method, reason in product(("loadModel", "unloadModel"), codec.reasons()):
+        for method, reason in product(("loadModel", "unloadModel"), codec.REASONS):
             metrics.FAILURES.labels(method, reason)  # from 0 on, or the first failure would be no increase
         for method in pb.DESCRIPTOR.services_by_name["ModelRuntime"].methods_by_name:
             metrics.FAILURES.labels(method, AdapterError.reason)
@@ -145,7 +143,6 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self.has_told.set()
         note(status="READY" if state.is_ready else "STARTING", **({"problem": state.problem} if state.problem else {}))
         capacity = self._capacity()
-        version = state.version or capacity.runtime_version
         path = pb.RuntimeStatusResponse.MethodInfo(idInjectionPath=MODEL_NAME_PATH)
         return pb.RuntimeStatusResponse(
             status=pb.RuntimeStatusResponse.READY if state.is_ready else pb.RuntimeStatusResponse.STARTING,
@@ -153,18 +150,8 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
             maxLoadingConcurrency=capacity.max_loading,
             modelLoadingTimeoutMs=capacity.load_timeout_ms,
             defaultModelSizeInBytes=capacity.default_model_bytes,
-            runtimeVersion=version,
-            numericRuntimeVersion=numeric_version(version),
+            runtimeVersion=state.version or capacity.runtime_version,
             methodInfos={f"{INJECTED_SERVICE}/{method}": path for method in INJECTED_METHODS},
             limitModelConcurrency=capacity.max_concurrency != 0,
             allowAnyMethod=False,
         )
-
-
-def numeric_version(version: str) -> int:
-    """`2.51.0` → 2051000: orders versions; 0 for a text that is not a version, as a runtime version made of an image reference."""
-    match = _VERSION.fullmatch(version.strip())
-    if match is None:
-        return 0
-    major, minor, patch = (int(part or 0) for part in match.groups())
-    return major * 1_000_000 + min(minor, 999) * 1_000 + min(patch, 999)
