@@ -28,9 +28,11 @@ from adapter.telemetry.redaction import in_one_line
 
 _FAMILIES = (AdapterError, errors.Rejected, errors.SourceError, errors.ServerError)
 """Classes that say whose fault it was; what is raised is one of their children."""
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AdapterError) and kind not in _FAMILIES]
+KINDS: list[type[AdapterError]] = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AdapterError) and kind not in _FAMILIES
+]
 """All failures that may be raised, but for an unforeseen one."""
-REASONS = [kind.reason for kind in (*KINDS, AdapterError)]
+REASONS = [AdapterError.reason, *(kind.reason for kind in KINDS)]
 """All that a failure may give: the label of logs and metrics."""
 
 MAX_WIRE_BYTES = 4096

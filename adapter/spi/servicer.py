@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from itertools import product
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import structlog
 from grpc import StatusCode
@@ -34,17 +34,15 @@ MODEL_NAME_PATH = (1,)
 """In each of those requests the model's name is field 1."""
 _SHOWN_ID_CHARACTERS = 300
 
-Q = TypeVar("Q")
-R = TypeVar("R")
 log = structlog.stdlib.get_logger(__name__)
 
 
-def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, Any], Coroutine[Any, Any, R]]:
+def answered(call: Callable[..., Awaitable[Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A call that answers every failure with its status, and writes its metrics and its log line just before its answer leaves."""
     method = call.__name__
 
     @wraps(call)
-    async def answer(self: Any, request: Q, context: Any) -> R:
+    async def answer(self: Any, request: Any, context: Any) -> Any:
         clock = asyncio.get_running_loop().time
         began, model_id = clock(), getattr(request, "modelId", None)
         place = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
@@ -81,7 +79,7 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
             code, text = codec.code_of(error, method), codec.text_of(error)
             is_for_operators = crash is not None or isinstance(error, (WrongServer, UnloadUnfinished))
             write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, exc_info=crash)
-            return cast("R", await context.abort(code, text))  # raises
+            await context.abort(code, text)  # raises
 
     return answer
 
