@@ -30,7 +30,7 @@ from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
 from adapter.storage.stores.clients import KeptClients
 from adapter.telemetry import metrics
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from adapter.triton.client import TritonClient
 from adapter.triton.companion import Companion
 from adapter.triton.loads import Limits
@@ -129,21 +129,16 @@ async def build(
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
-        heartbeat = Heartbeat()
+        root_tasks = [_task(stack, server.watch(), "watch of Triton"), _task(stack, memory.run(), "watch of memory")]
         if settings.telemetry.metrics_port:
             http = TelemetryServer(
                 port=settings.telemetry.metrics_port,
-                heartbeat=heartbeat,
                 readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
                 notice=lifecycle.notice,
                 triton=server.health,
             )
             stack.callback(http.close)
-        root_tasks = [
-            _task(stack, heartbeat.run(), "heartbeat"),
-            _task(stack, server.watch(), "watch of Triton"),
-            _task(stack, memory.run(), "watch of memory"),
-        ]
+            root_tasks.append(_task(stack, http.beat(), "heartbeat"))
         if companion is not None:
             root_tasks.append(_task(stack, companion.ended(), "Triton's process"))
         reading = _task(stack, store.ready(), "cache")
