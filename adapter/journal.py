@@ -32,7 +32,7 @@ import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import id_problem
-from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Label, Needed, Record, Sized
+from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Entry, Label, Needed, Record, Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.trees import opened, read_whole
@@ -63,7 +63,6 @@ END_SECONDS = 1.0
 
 log = structlog.stdlib.get_logger(__name__)
 
-Entry = Record | Crashes | Sized | Needed
 Key = tuple[str, str]
 """Of a line: the name of its first field, and its value; of a content, the digest of the spec."""
 KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized, "needed": Needed}
@@ -108,10 +107,9 @@ class Found:
     def put(self, entry: Entry) -> bool:
         """Keep it in place of an earlier one. False: there are too many."""
         name, about = key_of(entry)
-        tables = self.tables
-        if tables[name].pop(about, None) is None and sum(map(len, tables.values())) >= MAX_ENTRIES:
+        if not self.drop((name, about)) and sum(map(len, self.tables.values())) >= MAX_ENTRIES:
             return False
-        tables[name][about] = entry  # comes last
+        self.tables[name][about] = entry  # comes last
         return True
 
     def drop(self, key: Key) -> bool:
@@ -126,9 +124,7 @@ class Found:
             name = next(iter(fields), "")
             if fields.get("gone") is True:
                 self.drop((name, fields[name]))
-                return
-            entry = msgspec.convert(fields, KINDS[name])
-            if not (isinstance(entry, Record) and id_problem(entry.model_id)):
+            elif not (isinstance(entry := msgspec.convert(fields, KINDS[name]), Record) and id_problem(entry.model_id)):
                 self.put(entry)
 
 
@@ -188,12 +184,8 @@ def gone_line(key: Key) -> bytes:
 
 
 def _line(values: object) -> bytes:
-    """In printable ASCII. Most need no escape: then it is made in a tenth of the time."""
-    with suppress(UnicodeEncodeError):
-        line = msgspec.json.encode(values)
-        if line.isascii() and b"\x7f" not in line:
-            return line + b"\n"
-    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    """In printable ASCII."""
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":")).encode() + b"\n"
 
 
 class Journal:

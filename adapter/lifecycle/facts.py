@@ -177,7 +177,6 @@ class Facts:
 
     # ---- predictions
 
-    @property
     def default_bytes(self) -> int:
         """Size of a model of which nothing is known."""
         return self.predicted(self._capacity.default_model_bytes)

@@ -190,7 +190,7 @@ class Fetching:
             await self._guess(spec, guesses)
         except AdapterError as error:
             if not isinstance(error, SourceUnavailable):  # the load will be refused
-                guesses.append(self.facts.default_bytes)
+                guesses.append(self.facts.default_bytes())
         except Exception:
             log.exception("prediction.crashed", model_id=spec.model_id)
 

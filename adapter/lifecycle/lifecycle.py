@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import cast
 
 from adapter import errors
@@ -48,11 +47,11 @@ class RuntimeLifecycle:
         self.registry = registry = Registry(ports.journal, ports.memory)
         self._capacity = capacity
         self._tasks: list[asyncio.Task[None]] = []
-        self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
+        facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
-        self.predict = self._fetching.predict
+        self.predict, self.default_prediction = self._fetching.predict, facts.default_bytes
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         looks = Looks(registry, ports, facts, worker, reserved_ids)
         self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
@@ -134,10 +133,6 @@ class RuntimeLifecycle:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
             raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
 
-    def default_prediction(self) -> int:
-        """Size of a model of which nothing is known, in bytes."""
-        return self._facts.default_bytes
-
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         await self._ports.memory.settled(model_id)
@@ -149,10 +144,11 @@ class RuntimeLifecycle:
 
     async def status(self) -> RuntimeState:
         """READY when everything is purged; a call means that ModelMesh has restarted with an empty view."""
-        state = await self._reconciler.status()
-        if state.is_ready and self._capacity.source == "measured":
+        is_purged = await self._reconciler.purged()
+        if is_purged and self._capacity.source == "measured":
             await self._ports.memory.settled()
-        return replace(state, is_ready=False, problem=self.readiness()) if self._reconciler.is_draining else state
+        is_ready = is_purged and not self._reconciler.is_draining
+        return RuntimeState(is_ready, self._reconciler.version, None if is_ready else self.readiness())
 
     async def drain(self, grace_seconds: float) -> bool:
         """

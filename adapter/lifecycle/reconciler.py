@@ -40,7 +40,6 @@ from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.ports import Ports
-from adapter.serving import RuntimeState
 from adapter.waits import end, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
@@ -133,8 +132,8 @@ class Reconciler:
         if self._gate.is_set():
             self._problem = None
 
-    async def status(self) -> RuntimeState:
-        """READY once after each purge; every other question begins a purge or joins the one under way."""
+    async def purged(self) -> bool:
+        """ModelMesh asks: true once after each purge; every other question begins a purge or joins the one under way."""
         if self._no_purge.is_set() and not self._is_empty_since_purge():
             self._is_purged, self._problem = False, PURGING
             self._no_purge.clear()
@@ -142,11 +141,10 @@ class Reconciler:
             self._due.pop(Step.TAKE_OVER, None)
             self.begin(Step.PURGE)
         await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
-        if self._is_empty_since_purge():
+        if is_done := self._is_empty_since_purge():
             self._is_purged, self._problem = False, None
             self._gate.set()
-            return RuntimeState(is_ready=True, version=self.version, problem=None)
-        return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
+        return is_done
 
     def _is_empty_since_purge(self) -> bool:
         return self._is_purged and len(self.registry) == 0

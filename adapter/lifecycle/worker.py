@@ -19,7 +19,7 @@ import structlog
 from adapter.errors import UNEXPECTED, AdapterError, CrashesTriton, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
-from adapter.lifecycle.operation import Operation, Phase
+from adapter.lifecycle.operation import Kind, Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec, is_untouched
@@ -59,24 +59,25 @@ class Worker:
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
-        return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
+        return self._start("load", spec.model_id, self._load, spec)
 
     def restore(self, model: Model) -> None:
         """Begin to load a LOST model again; it must have no operation."""
-        self._start(self.registry.begin("restore", model.model_id), self._restore)
+        self._start("restore", model.model_id, self._restore)
 
     def unload(self, model_id: str, *, is_background: bool = False) -> Operation:
         """Begin to unload, for a call or in the background; the id must have no operation."""
-        operation = self.registry.begin("unload", model_id)
+        operation = self._start("unload", model_id, partial(self._take_down, phase="unload"))
         operation.is_background = is_background
-        return self._start(operation, partial(self._take_down, phase="unload"))
+        return operation
 
     def unfinished(self, obstacle: str) -> UnloadUnfinished:
         """The error of an unload whose bound has come: Triton has none of its own."""
         return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
-    def _start(self, operation: Operation, steps: Steps) -> Operation:
-        operation.task = asyncio.create_task(self._run(operation, steps), name=f"{operation.kind} {operation.model.model_id}")
+    def _start(self, kind: Kind, model_id: str, steps: Steps, spec: ModelSpec | None = None) -> Operation:
+        operation = self.registry.begin(kind, model_id, spec)
+        operation.task = asyncio.create_task(self._run(operation, steps), name=f"{kind} {model_id}")
         operation.task.add_done_callback(lambda _: self._ended(operation))
         return operation
 
