@@ -63,7 +63,6 @@ class RuntimeLifecycle:
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
-        self._reconciler.take_over()
         loop = asyncio.get_running_loop()
         runs = (self._reconciler.run(), self._reconciler.watch())
         self._tasks = [loop.create_task(run, name=RECONCILER) for run in runs]

@@ -1,7 +1,7 @@
 """
 One task that makes what is believed of Triton true, and the gate before all loads and unloads.
 
-It does one step at a time, the most urgent first; a more urgent one ends a running one.
+It does one step at a time, and what is missing says which: a purge that was asked for, the take-over, else a look.
 
 - PURGE: ModelMesh asks for the runtime's status only while it starts, with an empty view of its own, so every model is unloaded. The
   gate then stays shut until READY was told: a front's next load would make another purge necessary.
@@ -23,12 +23,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import islice
 
 import structlog
@@ -62,14 +60,6 @@ PURGING = "purging: every model is unloaded before the first READY"
 PURGED = "purged: ModelMesh has not asked for the runtime status again"
 
 
-class Step(IntEnum):
-    """What the task does, the most urgent first."""
-
-    PURGE = 0
-    TAKE_OVER = 1
-    LOOK = 2
-
-
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -90,24 +80,21 @@ class Reconciler:
     """Calls that wait to begin an operation, by model id."""
     _lost: int = 0
     """Models that were LOST in this restore, which is over when none is left."""
-    _failed: set[Step] = field(default_factory=set)
-    """Those that have failed last."""
+    _failed: str = ""
+    """The step that has failed last, and was not made since."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something has become due."""
-    _running: tuple[Step, asyncio.Task[None]] | None = None
+    """The next step is due."""
+    _running: asyncio.Task[float] | None = None
+    """The step that is made."""
     _is_purged: bool = False
     """A purge has ended, and no status call has been answered READY since."""
     _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no purge is under way."""
     _gate: asyncio.Event = field(default_factory=asyncio.Event)
-    _problem: str | None = NOT_ASKED
+    _problem: str | None = TAKING_OVER
 
     def __post_init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._due: dict[Step, float] = {}
-        """When each step is to be made."""
-        self._steps = {Step.PURGE: self._purge, Step.TAKE_OVER: self._take_over, Step.LOOK: self.looks.look}
-        """Each returns seconds until the next look."""
+        self._no_purge.set()
 
     # ---- the gate
 
@@ -138,8 +125,9 @@ class Reconciler:
             self._is_purged, self._problem = False, PURGING
             self._no_purge.clear()
             self._gate.clear()
-            self._due.pop(Step.TAKE_OVER, None)
-            self.begin(Step.PURGE)
+            self._has_news.set()
+            if self._running is not None:  # also a purge that has ended and waits for this call
+                self._running.cancel()
         await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
         if is_done := self._is_empty_since_purge():
             self._is_purged, self._problem = False, None
@@ -151,12 +139,6 @@ class Reconciler:
 
     # ---- the task
 
-    def take_over(self) -> None:
-        """Begin with what Triton's index shows."""
-        self._problem = TAKING_OVER
-        self._no_purge.set()
-        self.begin(Step.TAKE_OVER)
-
     async def watch(self) -> None:
         """See each return of Triton, for as long as the adapter runs."""
         while True:
@@ -166,7 +148,7 @@ class Reconciler:
             self.registry.changes += 1
             if is_another:
                 self.looks.other = self.registry.generation
-            self.begin(Step.LOOK)
+            self._has_news.set()
 
     def ended(self, operation: Operation) -> None:
         """The id of an operation is free again."""
@@ -174,60 +156,49 @@ class Reconciler:
         if model.state is State.FAILED and not model.is_paused:
             self._pause(model)
         if self.looks.is_suspect(model):
-            self.begin(Step.LOOK)
+            self._has_news.set()
         self.go_on()
 
     async def run(self) -> None:
-        """Make the steps, for as long as the adapter runs."""
+        """Make the steps, for as long as the adapter runs; the first one is the take-over."""
         try:
             while True:
                 self._has_news.clear()
-                now = self._clock()
-                at, step = min((max(at, now), step) for step, at in self._due.items())
-                if at > now:
-                    await set_within(self._has_news, at - now)
-                    continue
-                del self._due[step]
-                self._running = step, asyncio.create_task(self._make(step), name=step.name)
-                await asyncio.wait({self._running[1]})
+                self._running = asyncio.create_task(self._make(), name=RECONCILER)
+                await asyncio.wait({self._running})
+                if not self._running.cancelled():
+                    await set_within(self._has_news, self._running.result())
         finally:
-            await end(self._running[1] if self._running else None)
+            await end(self._running)
 
-    def begin(self, step: Step) -> None:
-        """Now, in place of one that is less urgent; a purge also in place of an earlier one, which waits for ModelMesh."""
-        self._due[step] = self._clock()
-        self._has_news.set()
-        if self._running is not None and (step < self._running[0] or step is Step.PURGE):
-            self._running[1].cancel()
+    async def _make(self) -> float:
+        """
+        The step that is due; after a purge or a take-over the gate opens, after a purge that has worked when READY was told.
 
-    async def _make(self, step: Step) -> None:
-        failure, look_seconds = None, RETRY_SECONDS
+        Returns:
+            Seconds until the next one.
+        """
+        steps = {"PURGE": self._purge, "TAKE_OVER": self._take_over, "LOOK": self.looks.look}
+        step = "PURGE" if not self._no_purge.is_set() else "LOOK" if self.registry.is_complete else "TAKE_OVER"
+        failure, pause_seconds = None, RETRY_SECONDS
         try:
-            look_seconds = await self._steps[step]()
+            pause_seconds = await steps[step]()
         except AdapterError as error:  # a neighbour's state
             failure = error.text
         except Exception:
             failure = UNEXPECTED
-            log.exception("reconciler.crashed", step=step.name)
-        if failure is None:
-            self._failed.discard(step)
-        elif step not in self._failed:
-            self._failed.add(step)
-            log.warning("reconciler.failed", step=step.name, cause=failure)
-        if step is not Step.LOOK:
-            if not self.registry.is_complete:
-                self._due[Step.TAKE_OVER] = self._clock() + RETRY_SECONDS
-            await self._open(failure)
-        self._due[Step.LOOK] = min(self._due.get(Step.LOOK, math.inf), self._clock() + look_seconds)
+            log.exception("reconciler.crashed", step=step)
+        if failure is not None and step != self._failed:
+            log.warning("reconciler.failed", step=step, cause=failure)
+        self._failed = step if failure is not None else ""
+        if step != "LOOK":
+            self._problem = failure or self._problem
+            self._no_purge.set()
+            if self._is_purged:
+                await set_within(self._gate, READY_SECONDS)
+            self._gate.set()
         self.go_on()
-
-    async def _open(self, failure: str | None) -> None:
-        """Open the gate after a purge or a take-over; after a purge that has worked, when READY was told."""
-        self._problem = failure or self._problem
-        self._no_purge.set()
-        if self._is_purged:
-            await set_within(self._gate, READY_SECONDS)
-        self._gate.set()
+        return pause_seconds
 
     # ---- operations that no call asks for
 
