@@ -66,39 +66,33 @@ def findings(records: Mapping[str, Record], rows: Rows, placed: Mapping[str, Pla
         rows: of the index.
         placed: the repository folder, by model id.
     """
-    has_restarted = any(
-        record.state == "loaded" and _is_of(record, placed.get(name)) and is_untouched(rows.get(name, ()))
-        for name, record in records.items()
-    )
-    return [
-        _finding(name, records.get(name), rows.get(name, ()), placed.get(name), has_restarted=has_restarted)
-        for name in dict.fromkeys((*rows, *records))
-    ]
+    known = {name: record for name, record in records.items() if name in placed and record.placed == placed[name].identity}
+    has_restarted = any(record.state == "loaded" and is_untouched(rows.get(name, ())) for name, record in known.items())
+    found = []
+    for name in dict.fromkeys((*rows, *records)):
+        record, listed, crash = known.get(name), rows.get(name, ()), None
+        if not listed and name not in placed:
+            state, record = State.ABSENT, records.get(name)
+        elif has_restarted and record is not None and record.state == "loading" and is_untouched(listed):
+            state, crash = State.FAILED, record.content.crash if record.content else None
+        else:
+            state = _state_of(name, record, listed)
+        found.append(Finding(name, state, record, placed.get(name), crash))
+    return found
 
 
-def _finding(model_id: str, record: Record | None, rows: Sequence[ServerModel], placed: Placed | None, *, has_restarted: bool) -> Finding:
+def _state_of(model_id: str, record: Record | None, rows: Sequence[ServerModel]) -> State:
     """
     A model is LOST if a caller was told that it is loaded, and none has unloaded it.
 
     A model that an earlier process was about to load *again* had been loaded before (`confirmed`). One that was to be loaded
     for the first time belongs to a call that has ended, and the load of one that Triton is loading now cannot be followed.
     """
-    if not rows and placed is None:
-        return Finding(model_id, State.ABSENT, record, None)
-    known = record if record is not None and _is_of(record, placed) else None
-    was = known.state if known else None
     if serves(model_id, rows):
-        return Finding(model_id, State.FAILED if was in ("unloading", "failed") else State.LOADED, known, placed)
-    if known is None or not is_untouched(rows):
-        return Finding(model_id, State.FAILED, known, placed)
-    if has_restarted and was == "loading":
-        return Finding(model_id, State.FAILED, known, placed, known.content.crash if known.content else None)
-    is_lost = was in ("loaded", "lost") or (was == "loading" and known.confirmed > 0)
-    return Finding(model_id, State.LOST if is_lost else State.FAILED, known, placed)
-
-
-def _is_of(record: Record, placed: Placed | None) -> bool:
-    return placed is not None and record.placed == placed.identity
+        return State.FAILED if record is not None and record.state in ("unloading", "failed") else State.LOADED
+    if record is None or not is_untouched(rows):
+        return State.FAILED
+    return State.LOST if record.state in ("loaded", "lost") or (record.state == "loading" and record.confirmed) else State.FAILED
 
 
 @dataclass(eq=False)
@@ -254,10 +248,11 @@ class Looks:
             if drift and is_ours and id_problem(model_id, self.reserved_ids) is None:
                 picture[drift].append(model_id)
         _show(picture)
-        if picture and picture != self._picture:
-            log.warning("inventory.drift", **{kind: some([repr(name) for name in names], NAMED) for kind, names in picture.items()})
-        elif picture != self._picture:
-            log.info("inventory.agrees")
+        if picture != self._picture:
+            if picture:
+                log.warning("inventory.drift", **{kind: some([*map(repr, names)], NAMED) for kind, names in picture.items()})
+            else:
+                log.info("inventory.agrees")
         self._picture = picture
         return DRIFT_SECONDS if picture else LOOK_SECONDS
 
