@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from adapter import errors
@@ -51,10 +52,11 @@ class RuntimeLifecycle:
         ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
+        self.load_new = partial(self.load, is_new=True)
         self.predict, self.default_prediction = self._fetching.predict, facts.default_bytes
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         looks = Looks(registry, ports, facts, worker, reserved_ids)
-        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
+        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading)
         self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended, worker.on_undo = self._reconciler.ended, self._reconciler.go_on
         self._by_name: dict[str, Model] = {}
@@ -91,28 +93,26 @@ class RuntimeLifecycle:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
         return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
-    async def load(self, spec: ModelSpec) -> LoadedModel:
+    async def load(self, spec: ModelSpec, *, is_new: bool = False) -> LoadedModel:
         """
         Load, join an equal load, or confirm an equal loaded model. Raises AdapterError.
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
+
+        Args:
+            spec: of the model.
+            is_new: as `Models.load_new`: the load has one caller, and later callers are told so at once.
         """
-        loaded = await self._loaded(spec, is_new=False)
-        self._reconciler.met_modelmesh()
-        return loaded
-
-    async def load_new(self, spec: ModelSpec) -> LoadedModel:
-        """As `Models.load_new`: the load has one caller, and later callers are told so at once. Raises AdapterError."""
-        return await self._loaded(spec, is_new=True)
-
-    async def _loaded(self, spec: ModelSpec, *, is_new: bool) -> LoadedModel:
         operation, seconds = None, self._capacity.budget_seconds
         try:
             async with asyncio.timeout(seconds) as budget:
                 with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await self._claimed(spec, is_new=is_new)
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
-                    return cast("LoadedModel", await asyncio.shield(operation.result))
+                    loaded = cast("LoadedModel", await asyncio.shield(operation.result))
+                if not is_new:
+                    self._reconciler.met_modelmesh()
+                return loaded
         except TimeoutError:  # no await before this: the load still knows what it waited for
             late = self._over_budget(spec, operation)
             raise late from late.__cause__

@@ -73,7 +73,8 @@ class Reconciler:
     looks: Looks
     at_once: int
     """Most restores under way."""
-    version: str
+    version: str = ""
+    """Of the Triton that was purged last."""
     is_draining: bool = False
     """Nothing is begun any more."""
     _calls: Counter[str] = field(default_factory=Counter)
@@ -153,8 +154,11 @@ class Reconciler:
     def ended(self, operation: Operation) -> None:
         """The id of an operation is free again."""
         model = operation.model
-        if model.state is State.FAILED and not model.is_paused:
-            self._pause(model)
+        if model.state is State.FAILED and not model.is_paused:  # it is left alone, each time for longer
+            model.is_paused = True
+            model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+            log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
+            asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
         if self.looks.is_suspect(model):
             self._has_news.set()
         self.go_on()
@@ -226,28 +230,19 @@ class Reconciler:
         if self.is_draining or not self._gate.is_set():
             return
         operations = self.registry.operations()
-        places = TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations)
-        if places > 0:
-            failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
-            for model in islice(failed, places):
-                self.worker.unload(model.model_id, is_background=True)
+        places = max(TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations), 0)
+        failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
+        for model in islice(failed, places):
+            self.worker.unload(model.model_id, is_background=True)
         taken = [each for each in operations if not each.is_ending and (each.kind == "restore" or each.has_slot)]
-        places = self.at_once - len(taken)  # a load that a call waits for comes before restores
-        if places > 0:
-            lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
-            for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
-                self.worker.restore(model)
+        places = max(self.at_once - len(taken), 0)  # a load that a call waits for comes before restores
+        lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
+        for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
+            self.worker.restore(model)
         self._lost = max(self._lost, len(self.registry.lost))
         if self._lost and not self.registry.lost:
             log.info("restore.ended", models=self._lost)
             self._lost = 0
-
-    def _pause(self, model: Model) -> None:
-        """Leave a FAILED model alone, each time for longer."""
-        model.is_paused = True
-        model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
-        asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
 
     def _go_on_with(self, model: Model) -> None:
         model.is_paused = False

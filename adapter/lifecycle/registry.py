@@ -152,9 +152,10 @@ class Registry:
         self.changes += 1
         if state is State.LOST:
             self.lost[model.model_id] = model
-        elif state in (State.LOADED, State.ABSENT):
-            self.count_lost(model, "restored" if state is State.LOADED else "ended")
-        if state is State.ABSENT:  # what was known of its content is gone with it
+        elif state is State.LOADED:
+            self.count_lost(model, "restored")
+        elif state is State.ABSENT:  # what was known of its content is gone with it
+            self.count_lost(model, "ended")
             model.asked = model.content = model.artifact = model.placed = None
             model.size_bytes, model.confirmed, model.pause_seconds = 0, 0.0, 0.0
         if state is not State.PULLING:  # a directory without a record is taken down by the next process

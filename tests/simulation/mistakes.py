@@ -157,8 +157,8 @@ def _too_many_restores() -> Any:
     """All lost models are restored at once."""
     begin = Reconciler.__init__
 
-    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int, version: str) -> None:
-        begin(self, registry, ports, worker, looks, 100, version)
+    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int) -> None:
+        begin(self, registry, ports, worker, looks, 100)
 
     return mock.patch.object(Reconciler, "__init__", made)
 
