@@ -77,17 +77,20 @@ class RuntimeLifecycle:
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
-        return self._broken() or self._ports.server.problem or self._reconciler.problem
+        return self._broken() or self._reconciler.problem
 
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        unknown = self._reconciler.problem or "the models of an earlier process are not taken over yet"
-        known = self._reconciler.obstacle or (None if self.registry.is_complete else unknown)
-        return self._broken() or self._ports.server.problem or known
+        known = self._broken() or self._reconciler.obstacle
+        if known is None and not self.registry.is_complete:
+            return self._reconciler.problem or "the models of an earlier process are not taken over yet"
+        return known
 
     def _broken(self) -> str | None:
-        return "the adapter is shutting down" if self._reconciler.is_draining else self._ports.repository.problem
+        if self._reconciler.is_draining:
+            return "the adapter is shutting down"
+        return self._ports.repository.problem or self._ports.server.problem
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""

@@ -26,7 +26,6 @@ from adapter.model import Drift, Placed, Rows, ServerModel, drift_of, id_problem
 from adapter.ports import Ports
 from adapter.records import Record
 from adapter.telemetry.metrics import INVENTORY_DRIFT
-from adapter.waits import by_turns
 
 LOOK_SECONDS, DRIFT_SECONDS, BUSY_SECONDS = 60.0, 5.0, 15.0
 """
@@ -133,7 +132,7 @@ class Looks:
         known, generation = {model.model_id for model in self.registry}, self.registry.generation
         rows = await self.ports.server.index()
         placed = await self.ports.repository.inventory()
-        async for finding in by_turns(findings(self.ports.journal.records, rows, placed)):
+        for finding in findings(self.ports.journal.records, rows, placed):
             if finding.model_id in known or self.ports.repository.is_of_others(finding.model_id):
                 continue
             if finding.state is not State.ABSENT and id_problem(finding.model_id, self.reserved_ids) is None:
@@ -207,7 +206,7 @@ class Looks:
         placed = await self.ports.repository.inventory()
         if self.registry.changes != changes:
             return BUSY_SECONDS
-        return await self._compare(rows, placed)
+        return self._compare(rows, placed)
 
     async def _judge(self, suspects: Sequence[Model], generation: int, rows: Rows) -> None:
         """
@@ -228,7 +227,7 @@ class Looks:
         if lost:
             self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
-        async for model in by_turns(suspects):
+        for model in suspects:
             if not self.is_suspect(model) or model.generation >= generation:  # unloaded, or loaded anew, since the question
                 continue
             if model in lost:
@@ -239,10 +238,10 @@ class Looks:
             elif generation == self.registry.generation:
                 model.generation = generation
 
-    async def _compare(self, rows: Rows, placed: Mapping[str, Placed]) -> float:
+    def _compare(self, rows: Rows, placed: Mapping[str, Placed]) -> float:
         states = {model.model_id: model.state.value for model in self.registry}
         picture: Picture = defaultdict(list)
-        async for model_id in by_turns(sorted({*states, *rows, *placed})):
+        for model_id in sorted({*states, *rows, *placed}):
             is_ours = model_id in states or not self.ports.repository.is_of_others(model_id)
             drift = drift_of(model_id, states.get(model_id), rows.get(model_id, ()), placed.get(model_id))
             if drift and is_ours and id_problem(model_id, self.reserved_ids) is None:

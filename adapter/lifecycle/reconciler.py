@@ -26,7 +26,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import structlog
@@ -77,24 +77,21 @@ class Reconciler:
     """Of the Triton that was purged last."""
     is_draining: bool = False
     """Nothing is begun any more."""
-    _calls: Counter[str] = field(default_factory=Counter)
-    """Calls that wait to begin an operation, by model id."""
     _lost: int = 0
     """Models that were LOST in this restore, which is over when none is left."""
     _failed: str = ""
     """The step that has failed last, and was not made since."""
-    _has_news: asyncio.Event = field(default_factory=asyncio.Event)
-    """The next step is due."""
     _running: asyncio.Task[float] | None = None
     """The step that is made."""
     _is_purged: bool = False
     """A purge has ended, and no status call has been answered READY since."""
-    _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while no purge is under way."""
-    _gate: asyncio.Event = field(default_factory=asyncio.Event)
     _problem: str | None = TAKING_OVER
 
     def __post_init__(self) -> None:
+        self._calls = Counter[str]()
+        """Calls that wait to begin an operation, by model id."""
+        self._has_news, self._gate, self._no_purge = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        """Set when the next step is due; while calls may pass; while no purge is under way."""
         self._no_purge.set()
 
     # ---- the gate

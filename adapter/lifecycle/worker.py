@@ -246,7 +246,7 @@ class Worker:
         try:
             await operation.noted(self.ports.journal)
             if model.state is State.UNLOADING:
-                await self._free_memory(model.model_id)
+                await self.free_memory(model.model_id)
             with operation.waits.on("the volume to give up the model's files"):
                 await self.ports.repository.remove(model.model_id)
         except BaseException:
@@ -258,10 +258,11 @@ class Worker:
             await self.ports.store.release(artifact)
         await operation.noted(self.ports.journal)
 
-    async def _free_memory(self, model_id: str) -> None:
+    async def free_memory(self, model_id: str, *, has_dependents: bool | None = None) -> None:
+        """As `ModelServer.unload`, with a bound. Raises UnloadUnfinished, and as that."""
         try:
             async with asyncio.timeout(self.unload_seconds):
-                await self.ports.server.unload(model_id)
+                await self.ports.server.unload(model_id, has_dependents=has_dependents)
         except TimeoutError:
             UNLOADS_UNFINISHED.inc()
             obstacle = self.ports.server.obstacle(model_id)
