@@ -23,7 +23,6 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,24 +84,21 @@ class NoJournal(JournalProblem):
     """There is no file."""
 
 
-@dataclass(frozen=True)
 class Found:
     """What a file says."""
 
-    salt: bytes
-    records: dict[str, Record] = field(default_factory=dict)
-    """By model id."""
-    crashes: dict[str, Crashes] = field(default_factory=dict)
-    """By digest."""
-    sizes: dict[str, Sized] = field(default_factory=dict)
-    """By `Content.spec`, those noted longest ago first."""
-    needed: dict[str, Needed] = field(default_factory=dict)
-    """One, or none."""
-
-    @property
-    def tables(self) -> dict[str, dict[str, Any]]:
+    def __init__(self, salt: bytes) -> None:
+        self.salt = salt
+        self.records: dict[str, Record] = {}
+        """By model id."""
+        self.crashes: dict[str, Crashes] = {}
+        """By digest."""
+        self.sizes: dict[str, Sized] = {}
+        """By `Content.spec`, those noted longest ago first."""
+        self.needed: dict[str, Needed] = {}
+        """One, or none."""
+        self.tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
         """By the name of a line's first field."""
-        return {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
 
     def put(self, entry: Entry) -> bool:
         """Keep it in place of an earlier one. False: there are too many."""

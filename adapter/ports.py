@@ -26,11 +26,6 @@ Wanted = Callable[[Listing], Collection[SourceFile]]
 """Which small files of a listing are to be read."""
 
 
-def nothing(_listing: Listing) -> Collection[SourceFile]:
-    """Read no file."""
-    return ()
-
-
 class StoredModel(Protocol):
     """One model in its store, listed and ready to be read."""
 
@@ -83,7 +78,7 @@ class ModelStore(Protocol):
             SourceError: the store could not be asked.
         """
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted) -> Survey:
         """
         What can be learned of the model's size within the time, whatever the store does.
 

@@ -17,7 +17,6 @@ import structlog
 from adapter.errors import AdapterError
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
-from adapter.ports import Journal
 from adapter.serving import LoadedModel
 from adapter.telemetry.metrics import LOAD_BYTES, PHASE_SECONDS
 from adapter.waits import Waits
@@ -135,11 +134,6 @@ class Operation:
         finally:
             self.callers.remove(until)
             self.waits.until = max(self.callers, default=until)
-
-    async def noted(self, journal: Journal) -> None:
-        """Wait until the journal has written what was noted."""
-        with self.waits.on(JOURNAL):
-            await journal.written()
 
     def can_be_joined_by(self, spec: ModelSpec) -> bool:
         """Whether an equal load may share this one."""

@@ -19,7 +19,7 @@ import structlog
 from adapter.errors import UNEXPECTED, AdapterError, CrashesTriton, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
-from adapter.lifecycle.operation import Kind, Operation, Phase
+from adapter.lifecycle.operation import JOURNAL, Kind, Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec, is_untouched
@@ -118,7 +118,7 @@ class Worker:
         if model.state in (State.LOADED, State.LOST) and await self._is_kept(operation, spec):
             model.asked, model.confirmed = spec, self.ports.journal.now()
             self.registry.note(model)
-            await operation.noted(self.ports.journal)
+            await self._noted(operation)
             return LoadedModel(model.size_bytes, self._concurrency(model))
         await self.ports.repository.claim(model.model_id)
         if model.state is not State.ABSENT or not self.registry.is_complete:
@@ -174,8 +174,8 @@ class Worker:
             operation.is_sent = True
             model.generation = self.registry.generation
             self.registry.move(model, State.LOADING)
-            operation.enter("triton", lambda: server.problem or server.obstacle(model.model_id))
-            await operation.noted(self.ports.journal)
+            operation.enter("triton", partial(server.obstacle, model.model_id))
+            await self._noted(operation)
 
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
@@ -192,7 +192,7 @@ class Worker:
         if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
         self.registry.move(model, State.LOADED)
-        await operation.noted(self.ports.journal)
+        await self._noted(operation)
 
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
@@ -204,6 +204,11 @@ class Worker:
                 raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
             raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
+
+    async def _noted(self, operation: Operation) -> None:
+        """Wait until the journal has written what was noted."""
+        with operation.waits.on(JOURNAL):
+            await self.ports.journal.written()
 
     # ---- down
 
@@ -244,7 +249,7 @@ class Worker:
         if model.state is not State.PULLING:
             self.registry.move(model, State.UNLOADING)
         try:
-            await operation.noted(self.ports.journal)
+            await self._noted(operation)
             if model.state is State.UNLOADING:
                 await self.free_memory(model.model_id)
             with operation.waits.on("the volume to give up the model's files"):
@@ -256,7 +261,7 @@ class Worker:
         self.registry.move(model, State.ABSENT)
         if artifact is not None:
             await self.ports.store.release(artifact)
-        await operation.noted(self.ports.journal)
+        await self._noted(operation)
 
     async def free_memory(self, model_id: str, *, has_dependents: bool | None = None) -> None:
         """As `ModelServer.unload`, with a bound. Raises UnloadUnfinished, and as that."""

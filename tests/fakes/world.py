@@ -20,7 +20,7 @@ from typing import Any
 
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
-from adapter.ports import Ports, Wanted, nothing
+from adapter.ports import Ports, Wanted
 from adapter.records import Crashes, Digests, Entry, Needed, Record, Sized
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
@@ -283,7 +283,7 @@ class FakeStore(_Port):
             await self.visit("open", spec.model_id)
         return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted) -> Survey:
         await self.visit("survey", spec.model_id)
         if spec.path in self.world.surveys:
             return self.world.surveys[spec.path]
