@@ -1,7 +1,8 @@
 """
 One task that makes what is believed of Triton true, and the gate before all loads and unloads.
 
-It does one step at a time, and what is missing says which: a purge that was asked for, the take-over, else a look.
+It does one step at a time, and what is missing says which: a purge that was asked for, the take-over, else a look. While the take-over
+fails, it is made again every five seconds, and a look where something has happened.
 
 - PURGE: ModelMesh asks for the runtime's status only while it starts, with an empty view of its own, so every model is unloaded. The
   gate then stays shut until READY was told: a front's next load would make another purge necessary.
@@ -164,23 +165,24 @@ class Reconciler:
         """Make the steps, for as long as the adapter runs; the first one is the take-over."""
         try:
             while True:
+                step = "LOOK" if self.registry.is_complete or self._has_news.is_set() else "TAKE_OVER"
                 self._has_news.clear()
-                self._running = asyncio.create_task(self._make(), name=RECONCILER)
+                self._running = asyncio.create_task(self._make(step if self._no_purge.is_set() else "PURGE"), name=RECONCILER)
                 await asyncio.wait({self._running})
                 if not self._running.cancelled():
-                    await set_within(self._has_news, self._running.result())
+                    pause_seconds = self._running.result()
+                    await set_within(self._has_news, pause_seconds if self.registry.is_complete else RETRY_SECONDS)
         finally:
             await end(self._running)
 
-    async def _make(self) -> float:
+    async def _make(self, step: str) -> float:
         """
-        The step that is due; after a purge or a take-over the gate opens, after a purge that has worked when READY was told.
+        Make the step; after a purge or a take-over the gate opens, after a purge that has worked when READY was told.
 
         Returns:
             Seconds until the next one.
         """
         steps = {"PURGE": self._purge, "TAKE_OVER": self._take_over, "LOOK": self.looks.look}
-        step = "PURGE" if not self._no_purge.is_set() else "LOOK" if self.registry.is_complete else "TAKE_OVER"
         failure, pause_seconds = None, RETRY_SECONDS
         try:
             pause_seconds = await steps[step]()
