@@ -251,7 +251,7 @@ class Memory(Protocol):
     async def settled(self, model_id: str | None = None) -> None:
         """Return when that was told, or after some seconds; without an id, when it was seen what Triton takes with no model."""
 
-    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
+    def check(self, size_bytes: int, gpus: int) -> None:
         """Raises NoCapacity: memory is so short in truth that a model of this size is not loaded; this number of GPUs would have it."""
 
     def in_force(self, configured: CapacitySettings) -> CapacitySettings:

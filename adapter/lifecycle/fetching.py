@@ -148,13 +148,12 @@ class Fetching:
             InvalidModel: Triton could not serve such content.
             AdapterError: a file cannot be read.
         """
-        asked, done = rules.asked(layout), layout
+        asked = rules.asked(layout)
         read = {path: file for path in FRONT_FILES if (file := layout.links.get(path)) is not None}
         if not asked and not read:
             return layout
         answers = await stored.ends(artifact, tuple(dict.fromkeys((*asked, *read.values()))))
-        if asked:
-            done = await self.workers.run(lambda _: rules.finished(layout, answers))
+        done = await self.workers.run(lambda _: rules.finished(layout, answers))
         whole = {path: ends.tail for path, file in read.items() if (ends := answers[file]).size_bytes == len(ends.tail)}
         links = {path: file for path, file in done.links.items() if path not in whole}
         return replace(done, links=links, written={**done.written, **whole})
