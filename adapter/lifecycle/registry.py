@@ -15,7 +15,7 @@ from typing import Literal
 import structlog
 
 from adapter.lifecycle.operation import Kind, Operation
-from adapter.lifecycle.states import IllegalMoveError, State, check_move
+from adapter.lifecycle.states import MOVES, IllegalMoveError, State
 from adapter.model import Artifact, ModelSpec, Named
 from adapter.ports import Journal, Memory
 from adapter.records import Content, Record
@@ -142,7 +142,8 @@ class Registry:
 
     def move(self, model: Model, state: State) -> None:
         """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""
-        check_move(model.state, state)
+        if (model.state, state) not in MOVES:
+            raise IllegalMoveError(f"a model that is {model.state.name} cannot become {state.name}")
         self._by_state[model.state].pop(model.model_id, None)
         model.state = state
         if state is not State.ABSENT:
