@@ -174,11 +174,6 @@ def line_of(entry: Entry | Head) -> bytes:
     return _line(entry)
 
 
-def gone_line(key: Key) -> bytes:
-    """Nothing is kept of it any more."""
-    return _line({key[0]: key[1], "gone": True})
-
-
 def _line(values: object) -> bytes:
     """In printable ASCII."""
     return json.dumps(msgspec.to_builtins(values), separators=(",", ":")).encode() + b"\n"
@@ -239,7 +234,7 @@ class Journal:
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
         if self._known.drop(key := key_of(entry)):
-            self._new[key] = gone_line(key)
+            self._new[key] = _line({key[0]: key[1], "gone": True})
             self._write_soon()
 
     async def written(self) -> None:
