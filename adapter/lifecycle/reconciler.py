@@ -166,8 +166,10 @@ class Reconciler:
         try:
             while True:
                 step = "LOOK" if self.registry.is_complete or self._has_news.is_set() else "TAKE_OVER"
+                if not self._no_purge.is_set():
+                    step = "PURGE"
                 self._has_news.clear()
-                self._running = asyncio.create_task(self._make(step if self._no_purge.is_set() else "PURGE"), name=RECONCILER)
+                self._running = asyncio.create_task(self._make(step), name=step)
                 await asyncio.wait({self._running})
                 if not self._running.cancelled():
                     pause_seconds = self._running.result()

@@ -18,7 +18,7 @@ from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
 from tests.simulation.world import Call, World
 
-BACKGROUND = (RECONCILER, ROOT_TASK)
+BACKGROUND = (RECONCILER, "LOOK", ROOT_TASK)
 
 
 class Ending:
