@@ -269,8 +269,8 @@ class RuntimeLifecycle:
             return operation.outcome
         slow = operation.slow_phases() if operation else f"queue {self._capacity.budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
-        announced = f"the announced timeout is {self._capacity.load_timeout_ms / 1000:g} s"
-        budget = f"not loaded within {self._capacity.budget_seconds:.1f} s ({announced})"
+        announced = self._capacity.load_timeout_ms / 1000
+        budget = f"not loaded within {self._capacity.budget_seconds:.1f} s (the announced timeout is {announced:g} s)"
         return errors.BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
     def _obstacle(self, model_id: str, kind: str) -> str | None:
