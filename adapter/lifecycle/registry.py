@@ -173,11 +173,8 @@ class Registry:
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""
-        record = model.record()
-        if model.state is State.ABSENT:
-            self._journal.forget(record)
-        else:
-            self._journal.note(record)
+        tell = self._journal.forget if model.state is State.ABSENT else self._journal.note
+        tell(model.record())
 
     def operations(self) -> list[Operation]:
         """Everything under way."""
