@@ -23,7 +23,7 @@ from adapter.memory.report import beside
 from adapter.memory.watch import Watch
 from adapter.ports import Ports
 from adapter.serving import KnownModel
-from adapter.settings import ProxySettings, Settings, inherited
+from adapter.settings import ProxySettings, Settings
 from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
@@ -92,13 +92,9 @@ async def build(
         volume = stack.enter_context(closing(Volume(settings.volume.repository_dir, settings.volume.cache_dir)))
         volume.claim()
         companion = None
-        if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
-            companion = Companion(
-                settings.companion.command,
-                environment=inherited(),
-                exit_seconds=settings.companion.exit_seconds,
-                wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
-            )
+        if (command := settings.companion.command) is not None:  # as soon as its repository folder is there: it is slow to start
+            reporter = beside(settings.volume.memory_path, settings.volume.repository_dir)
+            companion = Companion(command, settings.companion.exit_seconds, reporter)
             stack.push_async_callback(companion.end)
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes))

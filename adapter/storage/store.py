@@ -22,7 +22,7 @@ import structlog
 
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
-from adapter.ports import StoredModel, Wanted, nothing
+from adapter.ports import StoredModel, Wanted
 from adapter.records import SALT_BYTES, Digests
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
@@ -141,7 +141,7 @@ class Store:
                 return kept
         return await (found or await find()).open()
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted) -> Survey:
         """As `ModelStore`. What hangs is left behind."""
         clock = asyncio.get_running_loop().time
         search = Search(spec, Waits(clock, clock() + timeout_seconds), wanted=wanted)

@@ -135,7 +135,10 @@ class Repository:
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        await self._run("the models cannot be taken out of", self._clear)
+        await self._run(
+            "the models cannot be taken out of",
+            lambda _: self._discard(path for path in self._entries() if not self.is_of_others(path.name)),
+        )
         self._inner.clear()
         self._loaded_first.clear()
         self._own.clear()
@@ -276,9 +279,6 @@ class Repository:
         self._discard([path])
         with suppress(FileExistsError), self._space.reservation() as reserved:  # another thread was first
             reserved.insist(path.mkdir)
-
-    def _clear(self, _stop: Stop) -> None:
-        self._discard(path for path in self._entries() if not self.is_of_others(path.name))
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.tidy()

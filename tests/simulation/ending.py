@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from adapter.lifecycle.reconciler import RECONCILER, Step
+from adapter.lifecycle.reconciler import RECONCILER
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASK
@@ -18,7 +18,7 @@ from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
 from tests.simulation.world import Call, World
 
-BACKGROUND = (RECONCILER, Step.LOOK.name, ROOT_TASK)
+BACKGROUND = (RECONCILER, "LOOK", ROOT_TASK)
 
 
 class Ending:
