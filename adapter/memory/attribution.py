@@ -73,7 +73,7 @@ def bounds(change: Change, changes: Sequence[Change], samples: Sequence[Sample])
     before, after = own
     windows = {}
     for _ in range(ROUNDS):
-        near = [window for each in _touching(changes, before, after) if (window := _window(each, samples)) is not None]
+        near = [own, *(window for each in _touching(changes, before, after) if (window := _window(each, samples)))]
         before, after = min(window[0] for window in near), max(window[1] for window in near)
         windows.update(dict.fromkeys([*near, (before, after)]))
     known = {each: (each.least, each.most) for each in changes}
@@ -94,8 +94,8 @@ def measure(low: float, high: float, estimate_bytes: int) -> Measure:
 
 def _window(change: Change, samples: Sequence[Sample]) -> tuple[Sample, Sample] | None:
     """The last sample before it, and the first one after it."""
-    before = bisect_right(samples, change.begin, key=_time) - 1
-    after = bisect_left(samples, change.end, key=_time)
+    before = bisect_right(samples, (change.begin, math.inf)) - 1
+    after = bisect_left(samples, (change.end, -math.inf))
     return (samples[before], samples[after]) if before >= 0 and after < len(samples) else None
 
 
@@ -125,7 +125,3 @@ def _part(change: Change, known: Bounds, before: Sample, after: Sample) -> Bound
     if not (begins and ends):
         least = 0.0 if begins else -math.inf
     return least, most if ends else math.inf
-
-
-def _time(sample: Sample) -> float:
-    return sample.at

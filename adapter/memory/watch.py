@@ -190,10 +190,7 @@ class Watch:
             threads.close()
 
     def _look(self, *, is_asking: bool, endpoint: Endpoint | None) -> tuple[Report | None, dict[str, devices.Device]]:
-        """In a thread."""
-        return self._read(is_asking=is_asking), {} if endpoint is None else _devices(endpoint)
-
-    def _read(self, *, is_asking: bool) -> Report | None:
+        """In a thread: what the reporter tells, and Triton's metrics if their endpoint is given."""
         if is_asking and self._report is not None:
             with suppress(OSError):  # then the reporter tells every five seconds
                 os.close(os.open(self._asked_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
@@ -208,7 +205,11 @@ class Watch:
         if problem and problem != self._problem:
             log.info("memory.not_told", cause=problem)
         self._problem = problem
-        return told
+        try:
+            return told, {} if endpoint is None else devices.asked(endpoint)
+        except OSError as error:
+            log.debug("memory.devices_not_told", cause=str(error))
+            return told, {}
 
     def _take(self, told: Report) -> None:
         before, self._report = self._report, told
@@ -226,12 +227,3 @@ class Watch:
         kinds = {"used": told.used_bytes, "limit": told.limit_bytes or 0, "base": needed.base_bytes, "reserve": needed.reserve_bytes}
         for kind, number in kinds.items():
             metrics.MEMORY_BYTES.labels(kind).set(number)
-
-
-def _devices(endpoint: Endpoint) -> dict[str, devices.Device]:
-    """None where Triton does not answer."""
-    try:
-        return devices.asked(endpoint)
-    except OSError as error:
-        log.debug("memory.devices_not_told", cause=str(error))
-        return {}
