@@ -32,7 +32,9 @@ MOST_SAMPLES, MOST_CHANGES = 600, 200
 YOUNG_SECONDS = 330.0
 """So long after a load the size of its processes may still grow: first inferences, arenas, the look after five minutes."""
 LEAST_GROWTH_BYTES = MIB
-"""Of a model's processes, or of a GPU: less is noise."""
+"""Of a GPU, or of base and reserve: less is noise."""
+MARGIN_BYTES = MIB // 4
+"""Above what a model's processes take: they may grow by so much, and what is told is not below the truth."""
 
 
 class Ledger:
@@ -141,8 +143,8 @@ class Ledger:
                 self.reserve_bytes = max(self.reserve_bytes, excess - booked_bytes)
         for model in {owner_of(stub.model) for stub in report.stubs.values()} - self._unsettled.keys():
             is_young = report.at - self._loaded.get(model, -math.inf) < YOUNG_SECONDS
-            if is_young and (size := self._own(model, self._loaded[model])) > self._sizes.get(model, 0) + LEAST_GROWTH_BYTES:
-                self._tell(model, Measure(size, "measured", 0))
+            if is_young and (own := self._own(model, self._loaded[model])) > self._sizes.get(model, 0):
+                self._tell(model, Measure(own + MARGIN_BYTES, "measured", MARGIN_BYTES))
 
     def seen_devices(self, devices: Mapping[str, Device], at: float) -> None:
         """Triton's metrics, as they were asked for at this time."""
@@ -199,7 +201,7 @@ class Ledger:
             return measure(*max(devices.values(), key=lambda each: each[1]), estimate_bytes)
         if own := self._own(load.model, load.end):
             load.least = load.most = self._most[load.model] = own
-            return Measure(own, "measured", 0)
+            return Measure(own + MARGIN_BYTES, "measured", MARGIN_BYTES)
         told = measure(low, high + self._unreturned, estimate_bytes)
         self._unreturned = max(0.0, self._unreturned - max(0.0, told.size_bytes - high))
         return told

@@ -24,7 +24,7 @@ import numpy as np
 
 from tests.prove import memory_at_once, memory_cost
 from tests.prove.memory_picture import drawn
-from tests.prove.pods import CLAIM, WITHIN_BYTES, Kind, cells, is_near, kinds, load, pod, show, sizes, true_bytes
+from tests.prove.pods import CLAIM, Kind, cells, is_near, kinds, load, pod, show, sizes, true_bytes
 from tests.prove.report import columns
 from tests.real.models import write
 
@@ -51,7 +51,7 @@ class Line:
             yield f"{self.model}: {self.source}"
         elif not is_near(self.measured, self.true, WITHIN):
             yield f"{self.model}: measured {show(self.measured)}, true {show(self.true)}"
-        if self.predicted_again < self.true - WITHIN_BYTES:
+        if self.predicted_again < self.true:
             yield f"{self.model}: predicted {show(self.predicted_again)}, true {show(self.true)}"
 
 

@@ -163,6 +163,17 @@ def test_a_young_models_processes_may_grow_and_an_old_ones_go_to_the_reserve() -
     assert rig.ledger.reserve_bytes == 80 * MIB
 
 
+def test_what_is_told_of_processes_is_not_below_the_truth_while_they_are_young() -> None:
+    rig = Rig()
+    rig.look()
+    rig.move("p", "loading", "loaded")
+    for step in range(50):
+        true = 30 + step * 0.1
+        rig.look(p=(1, true))
+        assert true * MIB <= rig.told["p"][-1].size_bytes <= (true + 0.3) * MIB
+    assert len(rig.told["p"]) < 25, "not each of the steps is noted"
+
+
 def test_what_unloads_do_not_give_back_widens_the_bounds_of_later_loads() -> None:
     """A heap that keeps 30 MiB: the next model of 50 seems to take 20."""
     rig = Rig()
