@@ -50,6 +50,11 @@ class Change:
     """Bounds of what it adds to the memory in use, in bytes; of an unload both are negative, or 0."""
 
     @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.end == math.inf
+
+    @property
     def sign(self) -> Bounds:
         """The bounds of any load, or of any unload."""
         return (0.0, math.inf) if self.most > 0 else (-math.inf, 0.0)
@@ -60,7 +65,7 @@ def bounds(change: Change, changes: Sequence[Change], samples: Sequence[Sample])
     Least and most bytes that the change has added.
 
     Args:
-        change: one of the changes, that has ended.
+        change: one that has ended.
         changes: all that may overlap with it.
         samples: in the order of time.
 
@@ -76,7 +81,7 @@ def bounds(change: Change, changes: Sequence[Change], samples: Sequence[Sample])
         near = [own, *(window for each in _touching(changes, before, after) if (window := _window(each, samples)))]
         before, after = min(window[0] for window in near), max(window[1] for window in near)
         windows.update(dict.fromkeys([*near, (before, after)]))
-    known = {each: (each.least, each.most) for each in changes}
+    known = {each: (each.least, each.most) for each in (*changes, change)}
     for _ in range(ROUNDS):
         for window in windows:
             _narrow(known, *window)

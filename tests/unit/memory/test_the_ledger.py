@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Collection
 
 from adapter.memory.attribution import LEAST_SPREAD_BYTES, MOST_SPREAD
@@ -189,6 +190,23 @@ def test_what_unloads_do_not_give_back_widens_the_bounds_of_later_loads() -> Non
     assert rig.size("b") == Measure(48, "estimated", 30)
     rig.load("c", 20)
     assert rig.size("c").size_bytes < 24, "it was used again once"
+
+
+def test_a_load_is_measured_after_more_changes_than_are_kept() -> None:
+    """The reporter had nothing to tell meanwhile."""
+    rig = Rig()
+    rig.ledger._changes = deque(maxlen=5)
+    rig.look()
+    rig.ledger.seen_devices({"g": Device(0, 1 << 40)}, rig.at)
+    rig.move("a", "loading", "loaded")
+    for number in range(5):
+        rig.move(f"m{number}", "loading", "loaded")
+    rig.used += 50
+    rig.at += 10
+    rig.look()
+    rig.ledger.seen_devices({"g": Device(0, 1 << 40)}, rig.at)
+    assert rig.size("a").source == "estimated"
+    assert not rig.ledger.is_watching
 
 
 def test_gpus_count_once_their_metrics_are_new_enough() -> None:
