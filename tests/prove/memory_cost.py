@@ -84,7 +84,7 @@ def problems(found: dict[str, float]) -> list[str]:
 
 def sentence(found: dict[str, float]) -> str:
     """For a page."""
-    times = ", ".join(f"{found[f'median, {turn}, ms']:.3f} ms {turn}" for turn in TURNS)
+    times = ", ".join(f"{found[f'median, {turn}, ms']:.3f} ms {'without it' if turn == 'off' else turn}" for turn in TURNS)
     idle, busy = found["reporter, when nobody has asked, % of a core"], found["reporter, during loads, % of a core"]
     return f"The reporter takes {idle:.2f} % of a core while idle, {busy:.1f} % during loads. The median of a ModelInfer: {times}"
 
