@@ -1,7 +1,7 @@
 """
 What measuring costs on the real Triton: the reporter's share of a core, and the time of a ModelInfer with it and without it.
 
-In turns, back and forth: reporter and adapter are stopped; the reporter is idle, since nobody asks; both work as in the five minutes
+In turns, back and forth: reporter and adapter are stopped; the reporter is idle, since it is not asked; both work as in the five minutes
 after a load, in which the adapter asks every two seconds; the reporter is asked all the time, as during a load, and tells twice a second.
 """
 
@@ -26,7 +26,7 @@ TURNS = ("off", "idle", "after a load", "during loads")
 ROUNDS, TURN_SECONDS = 10, 2.5
 """Of a round each turn comes twice, the second time in the other order."""
 QUIET_SECONDS, IDLE_SECONDS = 8.0, 90.0
-"""Until the reporter has seen that nobody asks, and then."""
+"""Until the reporter has seen that it is not asked, and then."""
 MOST_IDLE_PERCENT = 0.2
 """Of a core."""
 MOST_SLOWER_PERCENT = 5.0
@@ -54,7 +54,7 @@ def cost(folder: Path) -> dict[str, float]:
         time.sleep(QUIET_SECONDS)
         before = _cpu_seconds(reporter)
         time.sleep(IDLE_SECONDS)
-        found = {"reporter, when nobody has asked, % of a core": 100 * (_cpu_seconds(reporter) - before) / IDLE_SECONDS}
+        found = {"reporter, not asked, % of a core": 100 * (_cpu_seconds(reporter) - before) / IDLE_SECONDS}
         os.kill(running.adapter.pid, signal.SIGCONT)
     for turn in TURNS:
         every = sorted(time for each in times[turn] for time in each)
@@ -74,7 +74,7 @@ def problems(found: dict[str, float]) -> list[str]:
         f"{name}: {value:.2f}, more than {most:g}"
         for name, value in found.items()
         for words, most in (
-            ("reporter, when", MOST_IDLE_PERCENT),
+            ("reporter, not asked", MOST_IDLE_PERCENT),
             ("slower, idle", MOST_SLOWER_PERCENT),
             ("slower, after", MOST_SLOWER_PERCENT),
         )
@@ -85,7 +85,7 @@ def problems(found: dict[str, float]) -> list[str]:
 def sentence(found: dict[str, float]) -> str:
     """For a page."""
     times = ", ".join(f"{found[f'median, {turn}, ms']:.3f} ms {'without it' if turn == 'off' else turn}" for turn in TURNS)
-    idle, busy = found["reporter, when nobody has asked, % of a core"], found["reporter, during loads, % of a core"]
+    idle, busy = found["reporter, not asked, % of a core"], found["reporter, during loads, % of a core"]
     return f"The reporter takes {idle:.2f} % of a core while idle, {busy:.1f} % during loads. The median of a ModelInfer: {times}"
 
 
