@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from adapter.lifecycle.states import MOVES, State  # noqa: E402
 from tests import minutes, tables  # noqa: E402
 from tests.benchmark import page  # noqa: E402
 from tests.observability.files import alerts  # noqa: E402
+from tests.prove import report  # noqa: E402
 from tests.prove.net import page as net  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -43,12 +45,20 @@ def alerts_markdown() -> str:
     return "\n".join(rows) + "\n"
 
 
+def memory_markdown() -> str:
+    """What the last `scripts/prove memory` has found."""
+    proof = report.read(TOP / "tests" / "prove" / "record.json")["memory"]
+    lines = [textwrap.fill(f"- {note}.", 120, subsequent_indent="  ") for note in proof.notes]
+    return "\n".join([*lines, "", f"Recorded on {proof.date} at commit `{proof.commit}` by `scripts/prove memory`."]) + "\n"
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"states": states_mermaid},
     "deploy/docs/models.md": {"parameters": tables.parameters_markdown},
     "deploy/docs/settings.md": {"settings": tables.settings_markdown},
     "deploy/docs/observability.md": {"alerts": alerts_markdown},
     "deploy/docs/calls.md": {"errors": tables.errors_markdown, "metrics": tables.metrics_markdown},
+    "deploy/docs/sizing.md": {"memory": memory_markdown},
     "deploy/docs/performance.md": page.blocks(),
     "tests/README.md": {"minutes": minutes.markdown},
     "tests/prove/net/README.md": {"mistakes": net.markdown},

@@ -32,7 +32,9 @@ MOST_SAMPLES, MOST_CHANGES = 600, 200
 YOUNG_SECONDS = 330.0
 """So long after a load the size of its processes may still grow: first inferences, arenas, the look after five minutes."""
 LEAST_GROWTH_BYTES = MIB
-"""Of a model's processes, or of a GPU: less is noise."""
+"""Of a GPU, or of base and reserve: less is noise."""
+MARGIN_BYTES = MIB // 4
+"""Above what a model's processes take: they may grow by so much, and what is told is not below the truth."""
 
 
 class Ledger:
@@ -42,12 +44,10 @@ class Ledger:
         self.on_measured: Callable[[str, Measure], None] = lambda _model_id, _measure: None
         self._samples: dict[str, deque[Sample]] = defaultdict(lambda: deque(maxlen=MOST_SAMPLES))
         self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
-        self._open: dict[str, Change] = {}
-        """By model id: the load or unload that runs."""
         self._coming: set[str] = set()
         """Models that are pulled: what is seen now is how it was before their loads."""
-        self._unsettled: dict[str, tuple[Change, int]] = {}
-        """By model id: a load that has ended and is not measured, and its estimate."""
+        self._unsettled: dict[Change, int] = {}
+        """Loads and unloads that have ended and that no sample shows yet; of a load the estimate, in bytes."""
         self._stubs: dict[int, tuple[Stub, float]] = {}
         """Of those that are alive, by process id: what it took, and when that was told."""
         self._stubs_at = -math.inf
@@ -65,8 +65,6 @@ class Ledger:
         """What is used of them with no model."""
         self._kept: dict[str, float] = {}
         """What unloads may have left used of them, in a pool of a framework: the next model has it."""
-        self._leaving: list[Change] = []
-        """Unloads that have ended, and that no sample shows yet."""
         self._unreturned = 0.0
         """Bytes of the host's memory that unloads have not given back."""
         self.base_bytes: int | None = None
@@ -77,12 +75,12 @@ class Ledger:
     @property
     def loading(self) -> Sequence[str]:
         """The models that Triton is loading now."""
-        return [model for model, change in self._open.items() if change.most > 0]
+        return [each.model for each in self._changes if each.is_running and each.most > 0]
 
     @property
     def is_watching(self) -> bool:
         """Whether something runs, or waits to be measured."""
-        return bool(self._coming or self._open or self._unsettled)
+        return bool(self._coming or self._unsettled or any(each.is_running for each in self._changes))
 
     def has_young(self, at: float) -> bool:
         """Whether the processes of a model may still grow."""
@@ -90,36 +88,36 @@ class Ledger:
 
     def is_unsettled(self, model: str) -> bool:
         """Whether the size of a loaded model may be told soon."""
-        return model in self._unsettled
+        return any(change.model == model for change in self._unsettled)
 
     def moved(self, model: str, state: str, at: float, size_bytes: int) -> None:
         """A model has come into this state of the lifecycle; `size_bytes`: what is believed of it."""
         (self._coming.add if state == "pulling" else self._coming.discard)(model)
         if state == "lost":  # all that Triton had is gone with it
             self.forget()
-        elif state == "loading":
-            self._begin(Change(model, at))
+            return
+        change = next((each for each in self._changes if each.model == model and each.is_running), None)
+        if change is not None:
+            change.end = at
+            if self._samples and (state == "loaded" or -math.inf < change.least < 0.0):
+                self._unsettled[change] = size_bytes
+        if state == "loading":
+            self._changes.append(Change(model, at))
+        elif state == "loaded":
+            self._loaded.setdefault(model, at)
         elif state == "unloading":
-            self._end(model, at)
-            self._unsettled.pop(model, None)
+            self._unsettled = {each: size for each, size in self._unsettled.items() if each.model != model}
             self._loaded.pop(model, None)
             self._sizes.pop(model, None)
             for uuid, held in self._held.pop(model, {}).items():
                 self._kept[uuid] = self._kept.get(uuid, 0.0) + held
-            self._begin(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
-        else:
-            change = self._end(model, at)
-            if state == "loaded":
-                self._loaded.setdefault(model, at)
-                if change is not None and self._samples:
-                    self._unsettled[model] = change, size_bytes
+            self._changes.append(Change(model, at, least=-self._most.pop(model, math.inf), most=0.0))
 
     def forget(self) -> None:
         """Nothing that was seen holds any more: another Triton."""
-        tables = (self._samples, self._changes, self._open, self._unsettled, self._stubs, self._loaded, self._sizes, self._most)
+        tables = (self._samples, self._changes, self._unsettled, self._stubs, self._loaded, self._sizes, self._most)
         for table in (*tables, self._held, self._device_base, self._kept):
             table.clear()
-        self._leaving.clear()
         self._devices = {}
         self.base_bytes, self._unreturned = None, 0.0
 
@@ -139,10 +137,10 @@ class Ledger:
                 excess = report.used_bytes - self.base_bytes
                 self._unreturned = min(self._unreturned, max(0.0, excess - sum(self._sizes.values())))
                 self.reserve_bytes = max(self.reserve_bytes, excess - booked_bytes)
-        for model in {owner_of(stub.model) for stub in report.stubs.values()} - self._unsettled.keys():
+        for model in {owner_of(stub.model) for stub in report.stubs.values()} - {change.model for change in self._unsettled}:
             is_young = report.at - self._loaded.get(model, -math.inf) < YOUNG_SECONDS
-            if is_young and (size := self._own(model, self._loaded[model])) > self._sizes.get(model, 0) + LEAST_GROWTH_BYTES:
-                self._tell(model, Measure(size, "measured", 0))
+            if is_young and (own := self._own(model, self._loaded[model])) > self._sizes.get(model, 0):
+                self._tell(model, Measure(own + MARGIN_BYTES, "measured", MARGIN_BYTES))
 
     def seen_devices(self, devices: Mapping[str, Device], at: float) -> None:
         """Triton's metrics, as they were asked for at this time."""
@@ -163,27 +161,17 @@ class Ledger:
 
     # ---- private
 
-    def _begin(self, change: Change) -> None:
-        self._open[change.model] = change
-        self._changes.append(change)
-
-    def _end(self, model: str, at: float) -> Change | None:
-        change = self._open.pop(model, None)
-        if change is not None:
-            change.end = at
-            if change.most <= 0 and change.least > -math.inf and self._samples:
-                self._leaving.append(change)
-        return change
-
     def _settle(self) -> None:
-        for change in list(self._leaving):
-            if (found := self._bounds(change, HOST)) is not None:
-                self._leaving.remove(change)
+        for change, estimate_bytes in list(self._unsettled.items()):
+            if change.most > 0:
+                if (told := self._measured(change, estimate_bytes)) is None:
+                    continue
+                self._tell(change.model, told)
+            else:
+                if (found := self._bounds(change, HOST)) is None:
+                    continue
                 self._unreturned += max(0.0, found[1] - change.least)
-        for model, (change, estimate_bytes) in list(self._unsettled.items()):
-            if (told := self._measured(change, estimate_bytes)) is not None:
-                self._tell(model, told)
-                del self._unsettled[model]
+            del self._unsettled[change]
 
     def _measured(self, load: Change, estimate_bytes: int) -> Measure | None:
         """What a load that has ended took; None: it cannot be said yet."""
@@ -199,7 +187,7 @@ class Ledger:
             return measure(*max(devices.values(), key=lambda each: each[1]), estimate_bytes)
         if own := self._own(load.model, load.end):
             load.least = load.most = self._most[load.model] = own
-            return Measure(own, "measured", 0)
+            return Measure(own + MARGIN_BYTES, "measured", MARGIN_BYTES)
         told = measure(low, high + self._unreturned, estimate_bytes)
         self._unreturned = max(0.0, self._unreturned - max(0.0, told.size_bytes - high))
         return told
@@ -208,8 +196,8 @@ class Ledger:
         """As `attribution.bounds`, of one memory. What a model's own processes take says nothing of a GPU."""
         if name == HOST:
             return bounds(change, self._changes, self._samples[name])
-        late = {each: Change(each.model, each.begin, each.end + DEVICE_LAG_SECONDS, *each.sign) for each in self._changes}
-        return bounds(late[change], list(late.values()), self._samples[name]) if change in late else None
+        late = {each: Change(each.model, each.begin, each.end + DEVICE_LAG_SECONDS, *each.sign) for each in (*self._changes, change)}
+        return bounds(late[change], list(late.values()), self._samples[name])
 
     def _own(self, model: str, since: float) -> int:
         """What the processes of a model take, as far as it was told since then."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.model import MAX_SIZE_BYTES, id_problem, owner_of
+from adapter.model import id_problem, owner_of
 from adapter.volume.trees import opened, read_whole
 
 SCRIPT = Path(__file__).with_name("reporter.sh")
@@ -25,9 +25,9 @@ OLD_SECONDS = 20.0
 """A report of so long ago tells nothing of now."""
 NO_LIMIT_BYTES = 1 << 60
 """From here on version 1 of control groups means that there is no limit."""
-_MEMORY = re.compile(rb"memory (\d{1,12}(?:\.\d{1,9})?) (\d{1,19}) (\d{1,20}|max) (\d{1,19})")
-_STUB = re.compile(rb"stub (\d{1,10}) (\d{1,16}) ([^/]{1,255})")
-_LATER = re.compile(rb"/proc/(\d{1,10}) ")
+_MEMORY = re.compile(r"memory (\d{1,12}(?:\.\d{1,9})?) (\d{1,18}) (\d{1,20}|max) (\d{1,18})", re.ASCII)
+_STUB = re.compile(r"stub (\d{1,10}) (\d{1,15}) ([^/\ufffd]{1,255})", re.ASCII)
+_LATER = re.compile(r"/proc/(\d{1,10}) ", re.ASCII)
 
 
 def beside(file: Path, models: Path) -> tuple[str, ...]:
@@ -77,26 +77,13 @@ def read(path: Path) -> Report | None:
 
 def parsed(content: bytes) -> Report | None:
     """Of a whole file."""
-    first, *others = content.split(b"\n")
+    text = content.decode(errors="replace")
+    first, *others = text.split("\n")
     found = _MEMORY.fullmatch(first)
     if found is None:
         return None
-    used, kills = int(found[2]), int(found[4])
-    limit = NO_LIMIT_BYTES if found[3] == b"max" else int(found[3])
-    if used > MAX_SIZE_BYTES:
-        return None
-    stubs = dict(filter(None, map(_stub, others)))
-    later = frozenset(map(int, _LATER.findall(content))) if b"\nlater" in content else None
-    return Report(float(found[1]), used, limit if 0 < limit < NO_LIMIT_BYTES else None, kills, stubs, later)
-
-
-def _stub(line: bytes) -> tuple[int, Stub] | None:
-    found = _STUB.fullmatch(line)
-    if found is None:
-        return None
-    try:
-        model = found[3].decode()
-    except UnicodeDecodeError:
-        return None
-    size_bytes = int(found[2]) * 1024
-    return None if id_problem(owner_of(model)) or size_bytes > MAX_SIZE_BYTES else (int(found[1]), Stub(model, size_bytes))
+    limit = NO_LIMIT_BYTES if found[3] == "max" else int(found[3])
+    lines = [line.groups() for line in map(_STUB.fullmatch, others) if line]
+    stubs = {int(pid): Stub(model, int(kib) * 1024) for pid, kib, model in lines if not id_problem(owner_of(model))}
+    later = frozenset(map(int, _LATER.findall(text))) if "\nlater" in text else None
+    return Report(float(found[1]), int(found[2]), limit if 0 < limit < NO_LIMIT_BYTES else None, int(found[4]), stubs, later)

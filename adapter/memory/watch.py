@@ -177,7 +177,9 @@ class Watch:
                 if told is not None and (self._report is None or told.at > self._report.at):
                     self._take(told)
                 if endpoint is not None:
-                    self._devices_at, self._has_devices = at, bool(found)
+                    self._devices_at = at
+                if found is not None:
+                    self._has_devices = bool(found)
                     self.ledger.seen_devices(found, at)
                 self._on_look()
                 self._has_looked.set()
@@ -189,11 +191,8 @@ class Watch:
         finally:
             threads.close()
 
-    def _look(self, *, is_asking: bool, endpoint: Endpoint | None) -> tuple[Report | None, dict[str, devices.Device]]:
-        """In a thread."""
-        return self._read(is_asking=is_asking), {} if endpoint is None else _devices(endpoint)
-
-    def _read(self, *, is_asking: bool) -> Report | None:
+    def _look(self, *, is_asking: bool, endpoint: Endpoint | None) -> tuple[Report | None, dict[str, devices.Device] | None]:
+        """In a thread: what the reporter tells, and Triton's metrics if their endpoint is given and answers."""
         if is_asking and self._report is not None:
             with suppress(OSError):  # then the reporter tells every five seconds
                 os.close(os.open(self._asked_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
@@ -208,7 +207,11 @@ class Watch:
         if problem and problem != self._problem:
             log.info("memory.not_told", cause=problem)
         self._problem = problem
-        return told
+        try:
+            return told, devices.asked(endpoint) if endpoint is not None else None
+        except OSError as error:
+            log.debug("memory.devices_not_told", cause=str(error))
+            return told, None
 
     def _take(self, told: Report) -> None:
         before, self._report = self._report, told
@@ -226,12 +229,3 @@ class Watch:
         kinds = {"used": told.used_bytes, "limit": told.limit_bytes or 0, "base": needed.base_bytes, "reserve": needed.reserve_bytes}
         for kind, number in kinds.items():
             metrics.MEMORY_BYTES.labels(kind).set(number)
-
-
-def _devices(endpoint: Endpoint) -> dict[str, devices.Device]:
-    """None where Triton does not answer."""
-    try:
-        return devices.asked(endpoint)
-    except OSError as error:
-        log.debug("memory.devices_not_told", cause=str(error))
-        return {}

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.memory import kinds, measured, pod, readyz, table
+from tests.prove.memory import measured
+from tests.prove.pods import cells, kinds, pod, readyz
+from tests.prove.report import columns
 from tests.real.install import CannotRunError
 from tests.real.polls import until
 
@@ -18,7 +20,7 @@ def test_models_are_measured_and_predicted_by_that(tmp_path: Path) -> None:
         lines = measured(kinds(is_whole=False), tmp_path, look_seconds=12)
     except CannotRunError as error:
         pytest.skip(str(error))
-    assert [problem for line in lines for problem in line.problems] == [], table(lines)
+    assert [problem for line in lines for problem in line.problems] == [], columns([cells(line) for line in lines])
 
 
 def test_capacity_is_measured(tmp_path: Path) -> None:

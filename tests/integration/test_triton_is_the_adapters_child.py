@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from adapter.memory import report
 from tests.integration.conftest import TEXT, Put, get
 from tests.real import install
 from tests.real.adapter import AdapterProcess
@@ -270,3 +271,15 @@ def test_without_modelmesh_health_is_asked_over_http(launch: Launch, tmp_path: P
     assert '"listens":[]' in adapter.log_text()
     adapter.signal(signal.SIGTERM)
     assert adapter.wait(30) == 0
+
+
+def test_the_reporter_of_memory_runs_beside_it(launch: Launch, tmp_path: Path) -> None:
+    """In the container's own control group, where it shows one."""
+    if not any(Path("/sys/fs/cgroup", name).exists() for name in ("memory.max", "memory/memory.stat")):
+        pytest.skip("no control group is shown here")
+    adapter = launched(launch, UNTIL_TOLD)
+    file = tmp_path / "volume" / "_adapter" / "triton-memory"
+    until(lambda: file.exists() and report.read(file), "a report")
+    before = descendants(adapter.pid)
+    adapter.stop()
+    all_gone(before)

@@ -30,7 +30,7 @@ from tests.mesh.population import Case, infer_request
 from tests.mesh.runtime import GrpcRuntime, Model
 from tests.mesh.session import Session
 from tests.mesh.times import Times
-from tests.prove.memory import CLAIM, Kind, holder, pod, true_of_all, weights
+from tests.prove.pods import CLAIM, Kind, holder, pod, true_of_all, weights
 from tests.real.memory_group import MemoryGroup
 from tests.real.models import write
 

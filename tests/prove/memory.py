@@ -2,7 +2,8 @@
 Thirty models of different kinds on the real Triton in a control group of its own: predicted, measured, and true.
 
 True is what the kernel says of each model's own processes (`smaps_rollup`), when all are loaded and were asked. Each is loaded alone,
-then all are loaded again, four at once, by their remembered sizes: the second prediction must not be below the truth.
+then all are loaded again, four at once, by their remembered sizes: the second prediction must not be below the truth. Others that were
+never loaded are loaded four at once (`memory_at_once`), and what measuring costs is measured (`memory_cost`).
 """
 
 from __future__ import annotations
@@ -12,76 +13,23 @@ import json
 import sys
 import tempfile
 import time
-import urllib.request
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
 
-from adapter._pb import model_runtime_pb2 as spi
-from adapter.journal import NAME, read
-from adapter.records import Sized
-from adapter.units import MIB
-from adapter.volume.boot import boot_id
+from tests.prove import memory_at_once, memory_cost
+from tests.prove.memory_picture import drawn
+from tests.prove.pods import CLAIM, Kind, cells, is_near, kinds, load, pod, show, sizes, true_bytes
 from tests.prove.report import columns
-from tests.real.memory_group import MemoryGroup, memory_group
-from tests.real.models import Files, affine, ensemble, onnx_file, write
-from tests.real.pod import Pod
-from tests.real.polls import until
+from tests.real.models import write
 
-WITHIN, WITHIN_BYTES = 0.10, 4 * MIB
-"""How far a measured size may be from the truth."""
-CLAIM: dict[str, Any] = {"storage_key": "", "storage_params": {"type": "pvc", "name": "c"}}
-HOLDER = '''"""Holds memory: when it starts, when it is first asked, or slowly in the background."""
-
-import json
-import threading
-import time
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        said = json.loads(args["model_config"])["parameters"]
-        self.when, self.mib = said["when"]["string_value"], int(said["mib"]["string_value"])
-        self.held = []
-        if self.when == "load":
-            self.hold(self.mib)
-        elif self.when == "slowly":
-            threading.Thread(target=self.grow, daemon=True).start()
-
-    def hold(self, mib):
-        self.held.append(np.ones(mib << 17))
-
-    def grow(self):
-        for _ in range(self.mib):
-            self.hold(1)
-            time.sleep(0.1)
-
-    def execute(self, requests):
-        if self.when == "first" and not self.held:
-            self.hold(self.mib)
-        given = [pb_utils.get_input_tensor_by_name(each, "X").as_numpy() for each in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", each)]) for each in given]
-'''
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A model of the table."""
-
-    name: str
-    model_type: str
-    files: Files
-    asks: bool = True
+WITHIN = 0.10
+"""Share of the truth by which a measured size may differ from it."""
 
 
 @dataclass
@@ -101,121 +49,13 @@ class Line:
         """What does not hold."""
         if self.source != "measured":
             yield f"{self.model}: {self.source}"
-        elif abs(self.measured - self.true) > max(WITHIN * self.true, WITHIN_BYTES):
+        elif not is_near(self.measured, self.true, WITHIN):
             yield f"{self.model}: measured {show(self.measured)}, true {show(self.true)}"
-        if self.predicted_again < self.true - WITHIN_BYTES:
+        if self.predicted_again < self.true:
             yield f"{self.model}: predicted {show(self.predicted_again)}, true {show(self.true)}"
 
 
-def holder(when: str, mib: int, count: int = 1) -> Files:
-    """A python model that holds so much in each of its instances."""
-    config = 'backend: "python"\nmax_batch_size: 0\n'
-    config += 'input [ { name: "X" data_type: TYPE_FP32 dims: [ -1 ] } ]\noutput [ { name: "Y" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
-    config += f"instance_group [ {{ kind: KIND_CPU count: {count} }} ]\n"
-    config += "".join(
-        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in (("when", when), ("mib", mib))
-    )
-    return {"config.pbtxt": config.encode(), "1/model.py": HOLDER.encode()}
-
-
-def weights(mib: int, count: int = 1) -> Files:
-    """An ONNX model of so much: `X` × a matrix, of which one column is used."""
-    columns = max(1, mib * MIB // (4 * 1024))
-    node = [helper.make_node("MatMul", ["X", "W"], ["Z"]), helper.make_node("ReduceMax", ["Z"], ["Y"], axes=[1], keepdims=1)]
-    content = onnx_file(
-        node,
-        {"X": (TensorProto.FLOAT, ["n", 1024])},
-        {"Y": (TensorProto.FLOAT, ["n", 1])},
-        {"W": np.random.default_rng(mib).random((1024, columns), dtype=np.float32)},
-    )
-    config = (
-        'input [ { name: "X" data_type: TYPE_FP32 dims: [ -1, 1024 ] } ]\noutput [ { name: "Y" data_type: TYPE_FP32 dims: [ -1, 1 ] } ]\n'
-    )
-    config += f'backend: "onnxruntime"\ninstance_group [ {{ kind: KIND_CPU count: {count} }} ]\n'
-    return {"config.pbtxt": config.encode(), "1/model.onnx": content}
-
-
-def kinds(*, is_whole: bool) -> list[Kind]:
-    """Thirty of them, or six."""
-    if not is_whole:
-        return [
-            Kind("onnx-20", "onnx", weights(20)),
-            Kind("onnx-5x2", "onnx", weights(5, 2)),
-            Kind("load-50", "python", holder("load", 50)),
-            Kind("first-30", "python", holder("first", 30)),
-            Kind("load-10x3", "python", holder("load", 10, 3)),
-            Kind("both", "triton", ensemble(scale=affine(2, 0), shift=affine(1, 3)), asks=False),
-        ]
-    made = [Kind(f"onnx-{mib}", "onnx", weights(mib)) for mib in (1, 2, 5, 10, 20, 50, 100, 200, 400)]
-    made += [Kind(f"onnx-{mib}x{count}", "onnx", weights(mib, count)) for mib, count in ((2, 4), (10, 2), (20, 3), (50, 2))]
-    made += [Kind(f"load-{mib}", "python", holder("load", mib)) for mib in (1, 10, 25, 50, 100, 200)]
-    made += [Kind(f"load-{mib}x{count}", "python", holder("load", mib, count)) for mib, count in ((10, 4), (40, 2))]
-    made += [Kind(f"first-{mib}", "python", holder("first", mib)) for mib in (10, 40, 80)]
-    made += [Kind(f"slowly-{mib}", "python", holder("slowly", mib)) for mib in (20, 60, 100)]
-    made += [Kind(f"both-{n}", "triton", ensemble(scale=affine(n, 0), shift=affine(1, n)), asks=False) for n in (1, 2, 3)]
-    return made
-
-
-@contextmanager
-def pod(folder: Path, **env: str) -> Iterator[tuple[Pod, MemoryGroup]]:
-    """Triton in a group of its own with the reporter, the adapter beside it."""
-    volume = folder / "volume"
-    file, models = volume / "_adapter" / "triton-memory", volume / "_triton_models"
-    with ExitStack() as stack:
-        group = stack.enter_context(memory_group(folder / "group", file, models))
-        settings = {
-            "CONTAINER_MEM_REQ_BYTES": "12GiB",
-            "LOADTIME_TIMEOUT": "120000",
-            "LOADING_CONCURRENCY": "4",
-            "PVC_MOUNTS_DIR": str(folder / "claims"),
-        } | env
-        made = Pod(volume, folder / "secrets", settings, wrapper=group.wrapper, completes=True)
-        stack.enter_context(made)
-        made.mesh.start()
-        until(file.exists, "the reporter's first report")
-        if "TRITON_MEMORY_FILE" not in env:
-            until(lambda: "estimates" not in readyz(made), "an adapter that reads it")
-        yield made, group
-
-
-def readyz(running: Pod) -> str:
-    """What it says."""
-    with urllib.request.urlopen(f"{running.adapter.metrics_url}/readyz", timeout=30) as answer:
-        text: str = answer.read().decode()
-    return text
-
-
-def true_bytes(group: MemoryGroup, model: str) -> int:
-    """Anonymous and shared memory of the model's own processes, by the kernel."""
-    return true_of_all(group).get(model, 0)
-
-
-def true_of_all(group: MemoryGroup) -> Mapping[str, int]:
-    """The same of each model that has processes."""
-    total: Counter[str] = Counter()
-    for pid in (group.folder / "cgroup.procs").read_text().split():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if b"stub" in words[0] else []
-        except OSError:  # it has just ended, as the reporter's own sleep
-            continue
-        of = next((word.partition(b"_triton_models/")[2].split(b"/")[0].decode() for word in words if b"_triton_models/" in word), "")
-        numbers = dict(line.split()[:2] for line in lines[1:])
-        total[of.partition("~inner~")[0]] += 1024 * sum(int(numbers.get(name, 0)) for name in ("Pss_Anon:", "Pss_Shmem:"))
-    return total
-
-
-def sizes(volume: Path) -> Mapping[str, Sized]:
-    """What the journal remembers, by model id."""
-    found = read(volume / "_adapter" / NAME, boot_id())
-    return {
-        name: found.sizes[record.content.spec]
-        for name, record in found.records.items()
-        if record.content and record.content.spec in found.sizes
-    }
-
-
-def measured(chosen: list[Kind], folder: Path, *, at_once: int = 4, look_seconds: float = 20) -> list[Line]:
+def measured(chosen: list[Kind], folder: Path, *, look_seconds: float = 20) -> list[Line]:
     """Load, ask and load again. Blocks for a minute or two."""
     for kind in chosen:
         write(kind.files, folder / "claims" / "c" / kind.name)
@@ -224,8 +64,7 @@ def measured(chosen: list[Kind], folder: Path, *, at_once: int = 4, look_seconds
         for kind in chosen:
             key = (kind.name, kind.model_type, kind.name)
             first[kind.name] = mesh.predict(*key, **CLAIM)
-            answered = mesh.load(*key, **CLAIM).sizeInBytes
-            told[kind.name] = answered or mesh.runtime.modelSize(spi.ModelSizeRequest(modelId=kind.name), timeout=30).sizeInBytes
+            told[kind.name] = load(mesh, kind)
             if kind.asks:
                 asked = np.zeros((1, 1024), np.float32) if kind.model_type == "onnx" else np.zeros(4, np.float32)
                 for _ in range(8):  # of several instances each one
@@ -238,39 +77,72 @@ def measured(chosen: list[Kind], folder: Path, *, at_once: int = 4, look_seconds
             lines.append(
                 Line(kind.name, first[kind.name], told[kind.name], known.size_bytes, known.source, again, true_bytes(group, kind.name))
             )
-        print(table(lines), flush=True)
+        print(columns([cells(line) for line in lines]), flush=True)
         for kind in chosen:
             mesh.unload(kind.name)
-        with ThreadPoolExecutor(at_once) as pool:
+        with ThreadPoolExecutor(memory_at_once.AT_ONCE) as pool:
             again_told = list(pool.map(lambda kind: mesh.load(kind.name, kind.model_type, kind.name, **CLAIM).sizeInBytes, chosen))
         for line, size in zip(lines, again_told, strict=True):
             assert size >= line.measured, f"{line.model}: told {show(size)} when it was loaded again"
     return lines
 
 
-def show(size: int) -> str:
-    """In MiB."""
-    return f"{size / MIB:,.1f}"
+def found(*, is_whole: bool) -> dict[str, Any]:
+    """All of it: tables as texts, in MiB; what does not hold, of each table; and sentences for a page."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        alone = measured(kinds(is_whole=is_whole), folder / "alone")
+        said: dict[str, Any] = {
+            "rows": [cells(line) for line in alone],
+            "wrong": {"rows": [text for line in alone for text in line.problems]},
+        }
+        said["notes"] = [f"Loaded one by one: {summary([(line.measured, line.source, line.true) for line in alone])}"]
+        if is_whole:
+            said["record"] = memory_at_once.loaded(folder / "at-once")
+            at_once = memory_at_once.lines_of(said["record"])
+            cost = memory_cost.cost(folder / "cost")
+            said |= {"at_once": [cells(line) for line in at_once], "cost": [{"cost": name, "": str(value)} for name, value in cost.items()]}
+            said["wrong"] |= {"at_once": [text for line in at_once for text in line.problems], "cost": memory_cost.problems(cost)}
+            four = [line for line in at_once if line.loaded != "alone"]
+            said["notes"] += [
+                f"Loaded four at once: {summary([(line.told, line.source, line.true) for line in four])}",
+                "The same, had Triton told no processes, as of models in Triton's own process: "
+                + summary([(line.by_growth, line.source_by_growth, line.true) for line in four])
+                + "; loaded one by one: "
+                + summary([(line.by_growth, line.source_by_growth, line.true) for line in at_once if line not in four]),
+                memory_cost.sentence(cost),
+            ]
+    return said
 
 
-def table(lines: list[Line]) -> str:
-    """Aligned columns, in MiB."""
-    return columns([{name: value if isinstance(value, str) else show(value) for name, value in asdict(line).items()} for line in lines])
+def summary(sizes: Sequence[tuple[int, str, int]]) -> str:
+    """Of measured sizes, their sources, and the truth."""
+    off = [abs(size - true) for size, source, true in sizes if source == "measured"]
+    near = f", at most {show(max(off))} MiB from the truth" if off else ""
+    return f"{len(off)} of {len(sizes)} models are measured{near}"
 
 
 def main() -> int:
-    """`python -m tests.prove.memory [--short] [--json FILE]`."""
+    """`python -m tests.prove.memory [--short] [--json FILE] [--plot FILE] [--record FILE]`."""
     parser = argparse.ArgumentParser(prog="python -m tests.prove.memory", description=(__doc__ or "").strip().splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="six models instead of thirty")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to this file")
+    parser.add_argument("--short", action="store_true", help="six models instead of thirty, and nothing else")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table of the thirty to this SVG")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write what the adapter saw of loads at once, for the unit test")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        lines = measured(kinds(is_whole=not given.short), Path(folder))
-    wrong = [problem for line in lines for problem in line.problems]
-    print("\n".join(wrong))
+    said = found(is_whole=not given.short)
+    record, wrong = said.pop("record", None), said["wrong"]
+    for rows in (said.get("at_once"), said.get("cost")):
+        print(columns(rows) if rows else "")
+    print("\n".join([*said["notes"], *chain.from_iterable(wrong.values())]))
     if given.json:
-        given.json.write_text(json.dumps({"rows": [asdict(line) for line in lines], "wrong": wrong}))
-    return 1 if len(wrong) > len(lines) // 6 else 0
+        given.json.write_text(json.dumps(said))
+    if given.plot:
+        given.plot.write_text(drawn(said["rows"]))
+    if given.record:
+        events = ",\n".join(json.dumps(event) for event in record.pop("events"))
+        given.record.write_text(f'{json.dumps(record)[:-1]}, "events": [\n{events}\n]}}\n')
+    return 1 if len(wrong.pop("rows")) > len(said["rows"]) // 6 or any(wrong.values()) else 0
 
 
 if __name__ == "__main__":

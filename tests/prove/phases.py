@@ -22,6 +22,7 @@ from tests.prove.net.page import RECORD
 from tests.prove.report import Proof, Row
 
 TOP = Path(__file__).resolve().parents[2]
+PICTURE = "deploy/docs/pictures/sizes.svg"
 MOST_WRONG = 20
 ALL = ("-m", "not benchmark")
 LONG = ("-m", "long")
@@ -113,11 +114,16 @@ def evictions(amounts: Amounts) -> Proof:
 
 
 def memory(_: Amounts) -> Proof:
-    """Sizes of thirty models beside what the kernel says of them."""
-    proof, said = _said("memory: sizes of models, measured and true", ["-m", "tests.prove.memory"])
+    """Sizes of models beside what the kernel says of them, one by one and four at once; what measuring costs."""
+    proof, said = _said("memory: sizes of models, measured and true", ["-m", "tests.prove.memory", "--plot", PICTURE])
     if said:
-        lost = len(said["wrong"])
-        proof.rows.append(Row("sizes of models", len(said["rows"]), len(said["rows"]) - lost, lost, "; ".join(said["wrong"])))
+        for name, what in (("rows", "one by one"), ("at_once", "never seen before, four at once")):
+            lost = len(said["wrong"][name])
+            proof.rows.append(
+                Row(f"sizes of models, {what}", len(said[name]), len(said[name]) - lost, lost, "; ".join(said["wrong"][name]))
+            )
+        proof.figures, proof.notes = said["rows"], said["notes"]
+        proof.wrong += said["wrong"]["cost"]
     return proof
 
 

@@ -13,6 +13,7 @@ from adapter.model import Listing, ModelSpec, SourceFile
 from adapter.records import Content, Digests
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
+from adapter.telemetry.metrics import MODEL_BYTES
 from tests.builders import a_spec
 from tests.fakes.memory import UntoldMemory
 from tests.fakes.world import FakeJournal, Process, World
@@ -214,3 +215,22 @@ def test_a_model_that_is_loaded_again_keeps_the_size_that_modelmesh_was_told(siz
 
 def test_a_model_without_a_measurement_is_what_triton_reports_or_its_files_say(sizes: Facts) -> None:
     assert (sizes.adopted(1_000_000, 7_000_000), sizes.adopted(1_000_000), sizes.adopted(0)) == (7_000_000, 1_250_000, 8193)
+
+
+def test_the_twenty_largest_models_are_series_that_go_with_them(capacity: CapacitySettings) -> None:
+    registry = mock.create_autospec(Registry)
+    sizes = Facts(registry, capacity, FakeJournal(World(), Process()), UntoldMemory())
+    models = [Model(f"m{number}", content=content(), size_bytes=number * MIB) for number in range(25)]
+    sizes.remember(content(), 10 * MIB)
+    sizes.remember(content(), 12 * MIB, "measured")
+
+    def shown(loaded: list[Model]) -> dict[tuple[str, str], float]:
+        registry.all_in.return_value = loaded
+        sizes.show()
+        return {(each.labels["model_id"], each.labels["kind"]): each.value for metric in MODEL_BYTES.collect() for each in metric.samples}
+
+    found = shown(models)
+    assert {model for model, _ in found} == {f"m{number}" for number in range(5, 25)}
+    assert [found["m24", kind] for kind in ("told", "predicted", "measured")] == [24 * MIB, 10 * MIB, 12 * MIB]
+    assert {model for model, _ in shown(models[:2])} == {"m0", "m1"}
+    assert shown([]) == {}
