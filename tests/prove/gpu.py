@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 
 from adapter.units import MIB
-from tests.prove.memory import CLAIM, holder, sizes
+from tests.prove.pods import CLAIM, holder, sizes
 from tests.prove.report import columns
 from tests.real.memory_group import memory_group
 from tests.real.models import write
