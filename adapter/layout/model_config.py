@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
-from adapter.errors import InvalidModel
+from adapter.errors import InvalidModel, some
 from adapter.layout import textproto
 from adapter.layout.schema import Schema, schema_edits
 from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position
@@ -50,6 +50,8 @@ _SHARING_BACKENDS = frozenset({"tensorrt", "tensorrt_plan"})
 _GPU_BACKENDS = _SHARING_BACKENDS | {"onnxruntime", "onnxruntime_onnx", "pytorch", "pytorch_libtorch"}
 ALL_GPUS = 1000
 """More than a machine has."""
+MOST_REQUESTS = 2**31 - 1
+"""ModelMesh reads their number as Java's int."""
 _SHARING_PARAMETERS = ("ENABLE_WEIGHT_SHARING", "share_session_between_instances")
 """Of PyTorch's backend and of ONNX Runtime's. Source: their READMEs."""
 _SYNONYMS = {
@@ -104,10 +106,9 @@ class ModelConfig:
         """
         said = self.said
         instances = sum(max(1, group.count) * max(1, len(group.gpus)) for group in said.instance_group if not group.passive) or 1
-        if not said.HasField("dynamic_batching"):
-            return int(instances)
-        queue = said.dynamic_batching.default_queue_policy.max_queue_size
-        return int(2 * instances * max(1, said.max_batch_size) + queue)
+        if said.HasField("dynamic_batching"):
+            instances = 2 * instances * max(1, said.max_batch_size) + said.dynamic_batching.default_queue_policy.max_queue_size
+        return min(instances, MOST_REQUESTS)
 
     def copies(self, backend: str) -> int:
         """
@@ -152,7 +153,7 @@ class ModelConfig:
         """What `version_policy` asks for, in words."""
         said = self.said.version_policy
         if said.HasField("specific"):
-            return f"specific versions {', '.join(map(str, said.specific.versions)) or '(none)'}"
+            return f"specific versions {some([*map(str, said.specific.versions)], 10) or '(none)'}"
         return f"the latest {said.latest.num_versions}" if said.HasField("latest") else "all versions"
 
     def served(self, versions: Iterable[str]) -> tuple[str, ...]:
@@ -160,7 +161,8 @@ class ModelConfig:
         existing = sorted(versions, key=int, reverse=True)
         said = self.said.version_policy
         if said.HasField("specific"):
-            return tuple(name for name in existing if int(name) in said.specific.versions)
+            named = frozenset(said.specific.versions)
+            return tuple(name for name in existing if int(name) in named)
         if said.HasField("latest"):
             return tuple(existing[: said.latest.num_versions])
         return tuple(existing if self.said.HasField("version_policy") else existing[:1])

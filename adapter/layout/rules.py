@@ -173,7 +173,8 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
         return None, tree, Tree({})
     if not odd:
         version = max(versions, key=int)
-        beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
+        taken = frozenset(names)
+        beside = [name for name in tree.file_names if not (is_residue(name) or name in taken)]
         return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
     if is_recognised(kind, tree):
         return None, tree, Tree({})
