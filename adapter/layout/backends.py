@@ -39,7 +39,7 @@ from typing import Any
 from adapter.errors import InvalidModel
 from adapter.layout import forests, model_config, schema
 from adapter.layout.forests import FORMATS, Forest, Unreliable
-from adapter.layout.model_config import ModelConfig
+from adapter.layout.model_config import PLATFORMS, ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.tree import LayoutError, Tree, shortened
@@ -49,8 +49,6 @@ from adapter.volume.trees import Ends
 DECOUPLED = "it may answer a request any number of times, and ModelMesh forwards calls with one answer only"
 
 _PYTHON_FILE = "model.py"
-_PYTORCH_PLATFORMS = frozenset({"pytorch_libtorch", "pytorch_aoti", "torch_aoti"})
-_KNOWN_PLATFORMS = _PYTORCH_PLATFORMS | {"tensorflow_savedmodel", "tensorflow_graphdef", "tensorrt_plan", "onnxruntime_onnx", "ensemble"}
 _EARLIER_FILES = frozenset({"model.graphdef", "model.plan", "model.onnx", "model.xml", "model.pt", "model.pt2"})
 _EARLIER_DIRECTORIES = frozenset({"model.savedmodel", "model.onnx", "model.xml"})
 """What Triton looks for before model.py, in the directory whose name sorts first."""
@@ -81,13 +79,11 @@ def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions:
 
 def _python_file(kind: ModelType, name: str, config: ModelConfig, tree: Tree) -> str | None:
     """What the python backend opens in a version directory; None when another backend gets the model."""
-    if config.is_ensemble:
-        return None
-    if config.said.backend:
-        return (config.said.default_model_filename or _PYTHON_FILE) if config.said.backend == "python" else None
-    if config.said.default_model_filename:
-        is_python = config.said.default_model_filename == _PYTHON_FILE and config.said.platform not in _KNOWN_PLATFORMS
-        return _PYTHON_FILE if is_python else None
+    own = str(config.said.default_model_filename)
+    if config.is_ensemble or config.said.backend:
+        return own or _PYTHON_FILE if config.backend() == "python" else None
+    if own:
+        return own if own == _PYTHON_FILE and config.said.platform not in PLATFORMS else None
     names = sorted(tree.directory_names, key=lambda name: name.encode("utf-8", "surrogatepass"))
     seen = tree.below(names[0]) if names else Tree({})  # Triton looks into this one; it need not be a version
     if config.said.platform or _is_seen_earlier(seen):
@@ -128,10 +124,9 @@ def hint(kind: ModelType, config: ModelConfig, version: Tree) -> str:
 
     `version` has the files of a version that will be served.
     """
-    backend = config.said.backend or ("" if config.said.platform else kind.backend)
-    is_named_so = not (config.says_backend or backend or {"model.pt", "model.pt2"}.isdisjoint(version.file_names))
-    is_pytorch = backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so
-    if is_pytorch and not config.is_ensemble and not (config.said.input and config.said.output):
+    is_named_so = not (config.said.default_model_filename or {"model.pt", "model.pt2"}.isdisjoint(version.file_names))
+    backend = config.backend(kind.backend) or (is_named_so and "pytorch")
+    if backend == "pytorch" and not (config.said.input and config.said.output):
         return "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
     return ""
 

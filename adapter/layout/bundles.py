@@ -26,11 +26,10 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
-from adapter.errors import some
 from adapter.layout import backends, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
-from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
+from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
@@ -98,7 +97,7 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
     layouts = {}
     for directory, config in configs.items():
         content = schema_content if directory == top else None
-        own = tree.below(directory) if directory else tree.without(*(f"{name}/" for name in names))
+        own = tree.below(directory) if directory else tree.without(*names)
         kind = UNKNOWN if directory else model_type(spec.model_type)
         try:
             layouts[directory] = native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
@@ -135,16 +134,16 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
     """The model that is asked for inference."""
     if spec.top_model:
         if spec.top_model not in configs:
-            raise LayoutError(f"{TOP_MODEL.name} names {shortened(spec.top_model)}, and the models here are {_listed(configs)}")
+            raise LayoutError(f"{TOP_MODEL.name} names {shortened(spec.top_model)}, and the models here are {shown(configs)}")
         return spec.top_model
     named = {reference.name for config in configs.values() for reference in config.references}
     tops = [name for name, config in configs.items() if config.references and name not in named]
     if len(tops) > 1:  # TensorRT-LLM brings an ensemble and a BLS model over the same models
-        tops = [name for name in tops if not configs[name].is_stock_bls] or tops
+        tops = [name for name in tops if model_config.TENSORRT_LLM_KEY not in configs[name].said.parameters] or tops
     if len(tops) == 1:
         return tops[0]
     raise LayoutError(
-        f"this directory holds {len(configs)} models, and any of {_listed(tops or configs)} could be the one that is asked for inference; "
+        f"this directory holds {len(configs)} models, and any of {shown(tops or configs)} could be the one that is asked for inference; "
         f"name that one in storage_params: {TOP_MODEL.name}"
     )
 
@@ -154,7 +153,7 @@ def _check_references(top: str, configs: Mapping[str, ModelConfig]) -> None:
         for reference in config.references:
             where = f"{reference.where} in {f'{directory}/{FILE_NAME}'.lstrip('/')}"
             if reference.name not in configs or reference.name == _ITSELF:
-                raise LayoutError(f"{where} names {shortened(reference.name)}, and the models here are {_listed(filter(None, configs))}")
+                raise LayoutError(f"{where} names {shortened(reference.name)}, and the models here are {shown(filter(None, configs))}")
             if reference.name == top:
                 raise LayoutError(f"{where} names {top}, which is the top model of the bundle")
 
@@ -175,11 +174,7 @@ def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
         called = {directory: [reference.name for reference in config.references] for directory, config in configs.items()}
         return tuple(TopologicalSorter(called).static_order())
     except CycleError as error:
-        raise LayoutError(f"these models call each other: {_listed(set(error.args[1]))}") from error
-
-
-def _listed(names: Iterable[str]) -> str:
-    return some([shortened(name) for name in sorted(names)], 10)
+        raise LayoutError(f"these models call each other: {shown(set(error.args[1]))}") from error
 
 
 def native(
@@ -199,9 +194,9 @@ def native(
     served = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
-    is_sought = not (config.says_backend or config.is_ensemble)
+    is_sought = not (config.backend() or config.said.default_model_filename)
     left = [name for name in tree.directory_names if (is_sought and is_residue(name)) or (is_version(name) and name not in kept)]
-    rest = tree.without(FILE_NAME, *(f"{name}/" for name in left))
+    rest = tree.without(FILE_NAME, *left)
     backends.check(kind, name, config, rest, served)
     written = config.rewritten(schema.read(schema_content, config.said.max_batch_size), names)
     final = config if schema_content is None else model_config.read(written, f"the {FILE_NAME} that the schema makes")
@@ -243,4 +238,4 @@ def _empty_version(config: ModelConfig) -> str:
 
 
 def _directories(names: list[str]) -> str:
-    return f"director{'y' if len(names) == 1 else 'ies'} {some([*map(shortened, names)], 5)}"
+    return f"director{'y' if len(names) == 1 else 'ies'} {shown(names, 5)}"

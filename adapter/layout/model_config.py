@@ -46,8 +46,13 @@ MAX_BYTES = 1024 * 1024
 BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
-_SHARING_BACKENDS = frozenset({"tensorrt", "tensorrt_plan"})
-_GPU_BACKENDS = _SHARING_BACKENDS | {"onnxruntime", "onnxruntime_onnx", "pytorch", "pytorch_libtorch"}
+ENSEMBLE = "ensemble"
+PLATFORMS = {
+    "tensorrt_plan": "tensorrt", "onnxruntime_onnx": "onnxruntime", "tensorflow_savedmodel": "tensorflow", "ensemble": ENSEMBLE,
+    "tensorflow_graphdef": "tensorflow", "pytorch_libtorch": "pytorch", "pytorch_aoti": "pytorch", "torch_aoti": "pytorch",
+}  # fmt: skip
+"""What Triton knows by an older word → the backend that serves it."""
+_GPU_BACKENDS = ("tensorrt", "onnxruntime", "pytorch")
 ALL_GPUS = 1000
 """More than a machine has."""
 MOST_REQUESTS = 2**31 - 1
@@ -85,12 +90,12 @@ class ModelConfig:
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton only routes tensors between other models: nothing is loaded from files."""
-        return self.said.platform == "ensemble" or bool(self.said.HasField("ensemble_scheduling"))
+        return self.said.platform == ENSEMBLE or bool(self.said.HasField("ensemble_scheduling"))
 
-    @property
-    def says_backend(self) -> bool:
-        """Whether Triton need not look into a version directory to find the backend."""
-        return bool(self.said.backend or self.said.default_model_filename or self.said.platform)
+    def backend(self, otherwise: str = "") -> str:
+        """What serves the model: the config's backend, or that of its platform; where it says neither, this one, of the model's type."""
+        platform = str(self.said.platform)
+        return ENSEMBLE if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
 
     @property
     def is_decoupled(self) -> bool:
@@ -110,7 +115,7 @@ class ModelConfig:
             instances = 2 * instances * max(1, said.max_batch_size) + said.dynamic_batching.default_queue_policy.max_queue_size
         return min(instances, MOST_REQUESTS)
 
-    def copies(self, backend: str) -> int:
+    def copies(self, otherwise: str) -> int:
         """
         How often one device, or the host, holds the model's files: once for each instance there.
 
@@ -119,12 +124,9 @@ class ModelConfig:
         processes. Rules of thumb, not measured: TensorRT's instances on one GPU share an engine, those of other backends share
         nothing that no parameter says. Without an instance group it is once, though Triton makes two instances of an ONNX model on a
         CPU (core's `SetDefaultInstanceCount`): the adapter does not know on what Triton runs.
-
-        Args:
-            backend: of the model's type, where the config has none.
         """
         said = self.said
-        if (said.backend or said.platform or backend) in _SHARING_BACKENDS:
+        if self.backend(otherwise) == "tensorrt":
             return 1
         if any(said.parameters[name].string_value.lower() == "true" for name in _SHARING_PARAMETERS if name in said.parameters):
             return 1
@@ -133,20 +135,19 @@ class ModelConfig:
             held.update(dict.fromkeys([("gpu", gpu) for gpu in group.gpus] or [group.kind], max(1, group.count)))
         return max(held.values(), default=1)
 
-    def gpus(self, backend: str) -> int:
+    def gpus(self, otherwise: str) -> int:
         """
-        How many GPUs certainly hold the model, of those that Triton has: all where no instance group names one. `backend` as in `copies`.
+        How many GPUs certainly hold the model, of those that Triton has: all where no instance group names one.
 
         Without an instance group, or of KIND_AUTO, Triton takes all GPUs; but models of other backends may have nothing there.
         """
         said = self.said
         if named := {gpu for group in said.instance_group for gpu in group.gpus}:
             return len(named)
-        kinds = {group.kind for group in said.instance_group} or {model_config_pb2.ModelInstanceGroup.KIND_AUTO}
-        if (said.backend or said.platform or backend) in _GPU_BACKENDS:
-            kinds.discard(model_config_pb2.ModelInstanceGroup.KIND_CPU)
-            return ALL_GPUS if kinds else 0
-        return ALL_GPUS if model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds else 0
+        group = model_config_pb2.ModelInstanceGroup
+        kinds = {group.kind for group in said.instance_group} or {group.KIND_AUTO}
+        on_gpus = kinds - {group.KIND_CPU} if self.backend(otherwise) in _GPU_BACKENDS else kinds & {group.KIND_GPU}
+        return ALL_GPUS if on_gpus else 0
 
     @property
     def policy(self) -> str:
@@ -178,11 +179,6 @@ class ModelConfig:
                 names = inner(entry.fields, "value", "string_value")
                 found += [Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
         return tuple(found)
-
-    @property
-    def is_stock_bls(self) -> bool:
-        """Whether this is TensorRT-LLM's stock BLS model."""
-        return TENSORRT_LLM_KEY in self.said.parameters
 
     def rewritten(self, schema: Schema, names: Mapping[str, str] | None = None) -> bytes:
         """

@@ -254,7 +254,7 @@ _ROWS = (
     ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
     ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine", rule=_with_the_rest),
     ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, rule=_no_config),
-    ModelType("ensemble", expected="config.pbtxt and 1/", rule=_no_config),
+    ModelType("ensemble", "ensemble", expected="config.pbtxt and 1/", rule=_no_config),
 )
 TYPES = {row.name: row for row in _ROWS}
 _ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtllm": "tensorrtllm"}
@@ -265,8 +265,3 @@ def model_type(text: str) -> ModelType:
     name, _, _ = text.strip().lower().removeprefix("mt:").partition(":")
     name = name.strip()
     return TYPES.get(_ALIASES.get(name, name), UNKNOWN)
-
-
-def by_backend(backend: str) -> ModelType | None:
-    """The first row of this backend."""
-    return next((row for row in TYPES.values() if backend and row.backend == backend), None)

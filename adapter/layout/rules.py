@@ -21,7 +21,7 @@ from dataclasses import replace
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
@@ -200,14 +200,12 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
 
 def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> str:
     """What would work, in words. What a config says of itself counts more than the model type."""
-    if not configs:
-        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
     if len(configs) > 1:
         return bundles.EXPECTED
-    (config,) = configs.values()
-    if config.is_ensemble:
-        return TYPES["ensemble"].expected
-    return f"config.pbtxt and {(by_backend(config.said.backend) or kind).expected}"
+    for config in configs.values():
+        expected = next((row for row in TYPES.values() if row.backend == config.backend()), kind).expected
+        return expected if expected.startswith(FILE_NAME) else f"{FILE_NAME} and {expected}"
+    return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
 
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:

@@ -76,18 +76,16 @@ class Tree:
         """The directory of this name."""
         return Tree(self._below.get(name, {}), f"{self._prefix}{name}/")
 
-    def without(self, *entries: str) -> Tree:
-        """What remains when these entries at the top are left out; a directory has a slash behind its name."""
-        gone = frozenset(entries)
-        return Tree({path: file for path, file in self.files.items() if "".join(path.partition("/")[:2]) not in gone})
+    def without(self, *names: str) -> Tree:
+        """What remains when the files and directories of these names at the top are left out."""
+        gone = frozenset(names)
+        return Tree({path: file for path, file in self.files.items() if path.partition("/")[0] not in gone})
 
     @cached_property
     def visible(self) -> Tree:
         """Without what tools leave behind at the top (`.cache`, `.gitattributes`, `__pycache__`), unless that is all."""
         residue = list(filter(is_residue, self.names))
-        if not residue:
-            return self
-        return self.without(*residue, *(f"{name}/" for name in residue)) or self
+        return (self.without(*residue) if residue else self) or self
 
     def prefixed(self, directory: str) -> dict[str, SourceFile]:
         """The files by their path as seen from above this directory."""
@@ -132,10 +130,10 @@ def is_residue(name: str) -> bool:
     return name.startswith(".") or name in _RESIDUE
 
 
-def shown(paths: Iterable[str]) -> str:
-    """Some paths for an error text, on one line."""
+def shown(paths: Iterable[str], most: int = SHOWN_PATHS) -> str:
+    """Some paths or names for an error text, on one line."""
     ordered = sorted(paths)
-    return some([*map(shortened, ordered[:SHOWN_PATHS]), *ordered[SHOWN_PATHS:]], SHOWN_PATHS) or "nothing"
+    return some([*map(shortened, ordered[:most]), *ordered[most:]], most) or "nothing"
 
 
 def shortened(path: str) -> str:
