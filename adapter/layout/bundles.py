@@ -32,7 +32,6 @@ from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
-from adapter.paths import path_problem
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
@@ -124,7 +123,7 @@ def _of(directory: str, words: str) -> str:
 def _natives(tree: Tree) -> Iterator[str]:
     """The directories at the top that are laid out as models; one without a config needs a version."""
     for name in tree.directory_names:
-        if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+        if not (is_residue(name) or is_version(name) or is_odd(name)):
             inner = tree.below(name)
             if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
                 yield name

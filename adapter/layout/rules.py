@@ -61,10 +61,11 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     if spec.schema_path and listing.schema is None:
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
     tree = _tree(listing, spec)
-    configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
+    configs: Mapping[str, ModelConfig] = {}
     try:
         check(file.path for file in listing.files)
+        configs = {} if listing.is_single_file else bundles.read(tree, contents)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
@@ -130,7 +131,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
-    inside = Tree(kind.place(inner, is_single_file=is_single_file))
+    inside = Tree(kind.rule(kind, inner, is_single_file))
     if not inside:
         raise LayoutError("there are no files of a model")
     whole = Tree({**beside.files, **inside.prefixed(directory)})
