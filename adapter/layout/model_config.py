@@ -8,8 +8,9 @@ words (`FP32`, `type_fp32`, `TYPE_FLOAT`): Triton adds values for new meanings o
 although Triton takes it: once the reason of a failed load quotes such a string, Triton's index cannot be read for any model.
 
 The rewriting: the top-level `name` goes (the directory's name, which is the model id, takes its place), the schema's tensors
-come in, and other models get new names. Everything else stays as it was written, whether anyone here knows the field or
-not, to the byte: a comment need not be UTF-8. Pure.
+come in, and other models get new names. The schema decides which tensors exist, in which order, their type and dims; an entry
+of the same name keeps its other fields (reshape, format, labels) and its comments, entries of other names go. Everything else
+stays as it was written, whether anyone here knows the field or not, to the byte: a comment need not be UTF-8. Pure.
 
 Other models: an ensemble names its composing models in `ensemble_scheduling.step[].model_name`. A python model that calls
 others (BLS) can say so too: every entry of `parameters` whose key begins with `bls_model.` has the name of a model as its
@@ -34,9 +35,8 @@ from typing import Any, NamedTuple
 from google.protobuf import text_format
 
 from adapter.errors import InvalidModel, some
-from adapter.layout import textproto
-from adapter.layout.schema import Schema, schema_edits
-from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position
+from adapter.layout.schema import Schema, Tensor
+from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position, quoted, scan, splice, tokens, unquoted
 from adapter.layout.tree import shortened
 from adapter.stubs import model_config_pb2
 
@@ -172,12 +172,12 @@ class ModelConfig:
     def references(self) -> tuple[Reference, ...]:
         """Every other model that the config names, in the order of the text, steps first."""
         steps = inner(self.fields, "ensemble_scheduling", "step", "model_name")
-        found = [Reference(textproto.unquoted(self.text, step), "an ensemble step", True, step) for step in steps]
+        found = [Reference(unquoted(self.text, step), "an ensemble step", True, step) for step in steps]
         for entry in inner(self.fields, "parameters"):
-            keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
+            keys = [unquoted(self.text, key) for key in inner(entry.fields, "key")]
             if len(keys) == 1 and (keys[0] == TENSORRT_LLM_KEY or keys[0].startswith(BLS_KEY)):
                 names = inner(entry.fields, "value", "string_value")
-                found += [Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
+                found += [Reference(unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
         return tuple(found)
 
     def rewritten(self, schema: Schema, names: Mapping[str, str] | None = None) -> bytes:
@@ -188,10 +188,9 @@ class ModelConfig:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
         edits = [Edit(found.start, found.end) for found in self.fields if found.name == "name"]
-        edits += schema_edits(self.text, self.fields, "input", self.said.input, schema.inputs)
-        edits += schema_edits(self.text, self.fields, "output", self.said.output, schema.outputs)
-        edits += [Edit(at.start, at.end, textproto.quoted(names[name])) for name, _, _, at in self.references if names and name in names]
-        return textproto.splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
+        edits += [*_tensor_edits(self, "input", schema.inputs), *_tensor_edits(self, "output", schema.outputs)]
+        edits += [Edit(at.start, at.end, quoted(names[name])) for name, _, _, at in self.references if names and name in names]
+        return splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
 
 
 def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
@@ -206,7 +205,7 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     text = content.decode("utf-8-sig", "surrogateescape")
     failed = "parsed"
     try:
-        fields = textproto.scan(text)
+        fields = scan(text)
         failed = "used"
         said = _said(text, fields)
         if said.max_batch_size < 0:
@@ -221,13 +220,13 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
 def _said(text: str, fields: tuple[Field, ...]) -> Any:
     """What protobuf reads. Raises Problem: it does not take that, in its own words."""
     said = model_config_pb2.ModelConfig()
-    scratch = textproto.splice(text, _newer(text, fields, said.DESCRIPTOR))
-    tokens = list(textproto.tokens(scratch, 0, len(scratch)))
+    scratch = splice(text, _newer(text, fields, said.DESCRIPTOR))
+    found = list(tokens(scratch, 0, len(scratch)))
     try:  # a line for each token: its number tells the place, and spaces cost nothing
-        text_format.ParseLines((token for *_, token in tokens), said)  # type: ignore[attr-defined] # the stubs leave it out
+        text_format.ParseLines((token for *_, token in found), said)  # type: ignore[attr-defined] # the stubs leave it out
     except (text_format.ParseError, ValueError) as error:
         line = error.GetLine() if isinstance(error, text_format.ParseError) else None
-        _, offset, _ = tokens[(line or len(tokens) - 1) - 1]
+        _, offset, _ = found[(line or len(found) - 1) - 1]
         words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
         if isinstance(error.__context__, UnicodeError):
             words = "not UTF-8"
@@ -279,3 +278,45 @@ def _meant(said: str, words: list[str]) -> str | None:
 
 def _letters(word: str) -> str:
     return word.replace("_", "").lower()
+
+
+def _tensor_edits(config: ModelConfig, side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:
+    """
+    What to change in the config's text; the side is `input` or `output`.
+
+    Raises:
+        InvalidModel: the config has two entries of one name.
+    """
+    if not tensors:
+        return []
+    text, fields = config.text, [field for field in config.fields if field.name == side]
+    entries: dict[str, Value] = {}
+    for entry, known in zip(inner(fields, side), getattr(config.said, side), strict=True):
+        if known.name and known.name in entries:
+            place = position(text, entry.start)
+            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(known.name)} is there twice")
+        entries[known.name] = entry
+    if list(entries) == [tensor.name for tensor in tensors]:
+        return [edit for tensor in tensors for edit in _entry_edits(entries[tensor.name], tensor)]
+    block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
+    if not fields:
+        return [Edit(len(text), len(text), block if not text or text.endswith("\n") else "\n" + block)]
+    first, *others = fields
+    return [Edit(first.start, first.end, block), *(Edit(field.start, field.end) for field in others)]
+
+
+def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
+    """One entry of its own, ending in a newline."""
+    if entry is None:
+        return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  dims: {_dims(tensor)}\n}}\n"
+    return f"{side} {splice(text, sorted(_entry_edits(entry, tensor)), entry.start, entry.end)}\n"
+
+
+def _entry_edits(entry: Value, tensor: Tensor) -> list[Edit]:
+    """Give an entry of the config the tensor's type and dims."""
+    new = Edit(entry.start + 1, entry.start + 1, f" data_type: {tensor.data_type} dims: {_dims(tensor)}")
+    return [new, *(Edit(field.start, field.end) for field in entry.fields if field.name in ("data_type", "dims"))]
+
+
+def _dims(tensor: Tensor) -> str:
+    return f"[ {', '.join(map(str, tensor.dims))} ]"
