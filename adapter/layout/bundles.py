@@ -69,12 +69,16 @@ def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, Model
     configs: dict[str, ModelConfig] = {}
     for name, file in candidates(tree).items():
         if file is not None:
-            configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}".lstrip("/"))
+            configs[name] = model_config.read(contents[file], _path(name))
         elif _ITSELF not in configs:
             configs[name] = ModelConfig()
         if name == _ITSELF and not configs[name].references:
             break
     return configs
+
+
+def _path(directory: str) -> str:
+    return f"{directory}/{FILE_NAME}" if directory else FILE_NAME
 
 
 def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], schema_content: bytes | None) -> Layout:
@@ -87,10 +91,11 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
     """
     top = _ITSELF if _ITSELF in configs else _top(spec, configs)
     names = {name: inner_name(spec.model_id, name) for name in configs if name != top}
-    if long := [name for name, full in names.items() if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES]:
-        raise LayoutError(
-            f"the model id and the directory name {shortened(long[0])} are too long together for a name of {MAX_ID_BYTES} bytes"
-        )
+    for name, full in names.items():
+        if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
+            raise LayoutError(
+                f"the model id and the directory name {shortened(name)} are too long together for a name of {MAX_ID_BYTES} bytes"
+            )
     if names:
         _check_references(top, configs)
     layouts = {}
@@ -150,7 +155,7 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
 def _check_references(top: str, configs: Mapping[str, ModelConfig]) -> None:
     for directory, config in configs.items():
         for reference in config.references:
-            where = f"{reference.where} in {f'{directory}/{FILE_NAME}'.lstrip('/')}"
+            where = f"{reference.where} in {_path(directory)}"
             if reference.name not in configs or reference.name == _ITSELF:
                 raise LayoutError(f"{where} names {shortened(reference.name)}, and the models here are {shown(filter(None, configs))}")
             if reference.name == top:
@@ -190,7 +195,7 @@ def native(
     """
     has_config = config is not None or schema_content is not None
     config = config or ModelConfig()
-    served = _served(config, tree)
+    served, made = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
     is_sought = not (config.backend() or config.said.default_model_filename)
@@ -202,38 +207,31 @@ def native(
     return Layout(
         links=dict(rest.files),
         written={FILE_NAME: written} if has_config else {},
-        directories=() if served else (_empty_version(config),),
+        directories=made,
         copies=config.copies(kind.backend),
         gpus=config.gpus(kind.backend),
-        hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
+        hint=backends.hint(kind, final, rest.below(served[0])),
         warnings=(_DECOUPLED,) if config.is_decoupled else (),
         questions=backends.forest_questions(final, rest, served),
     )
 
 
-def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
-    """The versions that Triton will load; none for an ensemble that brought no directory."""
+def _served(config: ModelConfig, tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The versions that Triton will load, and the one to make where an ensemble brought none: object stores keep no empty directory."""
     if odd := [name for name in tree.directory_names if is_odd(name)]:
         raise LayoutError(f"Triton would misread {_directories(odd)}: {RULE}")
     versions = [name for name in tree.directory_names if is_version(name)]
-    if versions:
-        served = config.served(versions)
-        if not served:
-            raise LayoutError(f"version_policy asks for {config.policy}, and there is only {_directories(versions)}")
-        return served
-    if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
-        return ()
-    if files := [name for name in tree.file_names if is_version(name)]:
-        raise LayoutError(f"{files[0]} is a file, a version directory is expected")
-    raise LayoutError("there is no version directory beside config.pbtxt")
-
-
-def _empty_version(config: ModelConfig) -> str:
-    """Name of the version directory to make; object stores keep no empty ones."""
-    wanted = [str(version) for version in config.said.version_policy.specific.versions or (1,) if is_version(str(version))]
-    if not wanted or not config.served(wanted):
-        raise LayoutError(f"version_policy asks for {config.policy}, and there is no version directory")
-    return wanted[0]
+    made: tuple[str, ...] = ()
+    if not versions:
+        if not (config.is_ensemble or config.said.backend in _FILES_ELSEWHERE):
+            file = next(filter(is_version, tree.file_names), None)
+            is_file = file and f"{file} is a file, a version directory is expected"
+            raise LayoutError(is_file or f"there is no version directory beside {FILE_NAME}")
+        made = tuple(filter(is_version, map(str, config.said.version_policy.specific.versions or (1,))))[:1]
+    if served := config.served(versions or made):
+        return served, made
+    found = f"only {_directories(versions)}" if versions else "no version directory"
+    raise LayoutError(f"version_policy asks for {config.policy}, and there is {found}")
 
 
 def _directories(names: list[str]) -> str:

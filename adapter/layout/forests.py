@@ -243,12 +243,8 @@ def _number(text: Any, what: str) -> int:
 def _treelite(ends: Ends) -> Forest:
     with suppress(struct.error):
         major, minor, _patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
-        said = None
-        if (major, minor) == (3, 9):
-            said = _version_3(ends.head)
-        elif major == 4 and {threshold, leaf} <= {2, 3}:
-            said = _version_4(ends.head)
-        if said is not None:
+        is_known = {3: minor == 9, 4: {threshold, leaf} <= {2, 3}}.get(major)
+        if is_known and (said := (_version_3 if major == 3 else _version_4)(ends.head)):
             classes, targets, is_binary = said
             return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
     raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")

@@ -118,15 +118,13 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
 
 def _entered(kind: ModelType, tree: Tree) -> Tree:
     """Step into a directory that is the only entry; deeper ones only when a model is found there."""
-    first: Tree | None = None
-    inner = tree
-    while not is_recognised(kind, inner):
-        visible = inner.visible
-        if visible.file_names or len(visible.directory_names) != 1:
-            return first or tree
-        inner = visible.below(visible.directory_names[0])
-        first = first or inner
-    return inner
+    found = tree
+    for depth, inner in enumerate(tree.opened()):
+        if is_recognised(kind, inner):
+            return inner
+        if depth == 1:
+            found = inner
+    return found
 
 
 def _chosen_file(kind: ModelType, tree: Tree) -> str:

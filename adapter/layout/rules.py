@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, model_config, schema, textproto
@@ -216,14 +217,10 @@ def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     An archive of `my-model/` has such a one. Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go
     adapter.
     """
-    tree = inner = Tree({file.path: file for file in listing.files})
-    for _ in range(MOST_WRAPPERS if spec is not None and spec.folders and not listing.is_single_file else 0):
+    tree = Tree({file.path: file for file in listing.files})
+    for inner in islice(tree.opened(OPTIONS_FILE), MOST_WRAPPERS if spec and spec.folders and not listing.is_single_file else 0):
         if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.candidates(inner):
             return inner
-        visible = inner.visible.without(OPTIONS_FILE)
-        if visible.file_names or len(visible.directory_names) != 1:
-            break
-        inner = visible.below(visible.directory_names[0])
     return tree
 
 

@@ -12,7 +12,7 @@ Source: Triton core `ModelLifeCycle::VersionsToLoad` and `GetSubdirs`' callers i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from adapter.errors import InvalidModel, some
@@ -78,14 +78,22 @@ class Tree:
 
     def without(self, *names: str) -> Tree:
         """What remains when the files and directories of these names at the top are left out."""
-        gone = frozenset(names)
-        return Tree({path: file for path, file in self.files.items() if path.partition("/")[0] not in gone})
+        gone = frozenset(names).intersection(self.names)
+        return Tree({path: file for path, file in self.files.items() if path.partition("/")[0] not in gone}) if gone else self
 
     @cached_property
     def visible(self) -> Tree:
         """Without what tools leave behind at the top (`.cache`, `.gitattributes`, `__pycache__`), unless that is all."""
-        residue = list(filter(is_residue, self.names))
-        return (self.without(*residue) if residue else self) or self
+        return self.without(*filter(is_residue, self.names)) or self
+
+    def opened(self, *ignored: str) -> Iterator[Tree]:
+        """The directory, then what is in the one directory that is all of it, and so on; names that are ignored may lie beside it."""
+        tree: Tree | None = self
+        while tree is not None:
+            yield tree
+            entries = tree.visible.without(*ignored)
+            is_all = len(entries.directory_names) == 1 and not entries.file_names
+            tree = entries.below(entries.directory_names[0]) if is_all else None
 
     def prefixed(self, directory: str) -> dict[str, SourceFile]:
         """The files by their path as seen from above this directory."""
