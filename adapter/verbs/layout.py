@@ -67,10 +67,10 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
 
 def _refusal(error: InvalidModel, paths: list[str]) -> str:
     """Where the tree is what is wrong, with that tree and what would have worked."""
-    reason = error.__cause__
-    if not isinstance(reason, LayoutError) or not reason.expected:
-        return f"\nthe model cannot be loaded: {error.text}\n"
-    return f"\nthe model cannot be loaded: {reason}\n\n{_drawn('found', dict.fromkeys(paths, ''))}\nTriton expects {reason.expected}\n"
+    reason, found = error.__cause__, _drawn("found", dict.fromkeys(paths, ""))
+    if isinstance(reason, LayoutError) and reason.expected:
+        return f"\nthe model cannot be loaded: {reason}\n\n{found}\nTriton expects {reason.expected}\n"
+    return f"\nthe model cannot be loaded: {error.text}\n"
 
 
 def _plan(name: str, paths: list[str], left: list[str], found: Layout) -> str:
@@ -85,10 +85,9 @@ def _plan(name: str, paths: list[str], left: list[str], found: Layout) -> str:
         for path, content in part.written.items():
             lines = content.decode(errors="replace").splitlines() or ["(empty)"]
             blocks.append("\n".join([f"{model}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n")
-    refusals = [f"Triton may refuse this model: {found.hint}"] if found.hint else []
-    blocks += [f"warning: {warning}\n" for warning in (*found.warnings, *refusals)]
-    if left:
-        blocks.append(f"not placed: {some(left, MOST_ENTRIES)}\n")
+    blocks += [f"warning: {warning}\n" for warning in found.warnings]
+    blocks += [f"warning: Triton may refuse this model: {found.hint}\n"] if found.hint else []
+    blocks += [f"not placed: {some(left, MOST_ENTRIES)}\n"] if left else []
     return "\n".join(["", _drawn("found", dict.fromkeys(paths, "")) + _drawn("placed", placed), *blocks])
 
 
