@@ -243,6 +243,5 @@ _ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtll
 
 def model_type(text: str) -> ModelType:
     """The row of a type as anyone may write it: `onnx`, `ONNX:1.12`, `mt:onnx:1|…`."""
-    name, _, _ = text.strip().lower().removeprefix("mt:").partition(":")
-    name = name.strip()
+    name = text.strip().lower().removeprefix("mt:").partition(":")[0].strip()
     return TYPES.get(_ALIASES.get(name, name), UNKNOWN)

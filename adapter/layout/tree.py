@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 
 from adapter.errors import InvalidModel, some
 from adapter.model import SourceFile
@@ -37,35 +36,20 @@ class LayoutError(InvalidModel):
 
 
 class Tree:
-    """
-    Files by their path relative to one directory.
+    """Files by their path relative to one directory."""
 
-    A directory of it holds the same paths, which may be long and many: they are cut where the files are asked for.
-    """
-
-    def __init__(self, files: Mapping[str, SourceFile], prefix: str = "") -> None:
-        """`prefix`, of trees made here: the path of the directory, with which every path of the files begins."""
-        self._whole, self._prefix = files, prefix
-        cut = len(prefix)
-        names: list[str] = []
+    def __init__(self, files: Mapping[str, SourceFile]) -> None:
+        self.files = files
         self._below: dict[str, dict[str, SourceFile]] = {}
         for path, file in files.items():
-            slash = path.find("/", cut)
-            if slash < 0:
-                names.append(path[cut:])
-            else:
-                self._below.setdefault(path[cut:slash], {})[path] = file
-        self.file_names = sorted(names)
+            name, slash, rest = path.partition("/")
+            if slash:
+                self._below.setdefault(name, {})[rest] = file
+        self.file_names = sorted(path for path in files if "/" not in path)
         self.directory_names = sorted(self._below)
 
     def __bool__(self) -> bool:
-        return bool(self._whole)
-
-    @cached_property
-    def files(self) -> Mapping[str, SourceFile]:
-        """The files by their paths."""
-        cut = len(self._prefix)
-        return {path[cut:]: file for path, file in self._whole.items()} if cut else self._whole
+        return bool(self.files)
 
     @property
     def names(self) -> list[str]:
@@ -74,14 +58,14 @@ class Tree:
 
     def below(self, name: str) -> Tree:
         """The directory of this name."""
-        return Tree(self._below.get(name, {}), f"{self._prefix}{name}/")
+        return Tree(self._below.get(name, {}))
 
     def without(self, *names: str) -> Tree:
         """What remains when the files and directories of these names at the top are left out."""
         gone = frozenset(names).intersection(self.names)
         return Tree({path: file for path, file in self.files.items() if path.partition("/")[0] not in gone}) if gone else self
 
-    @cached_property
+    @property
     def visible(self) -> Tree:
         """Without what tools leave behind at the top (`.cache`, `.gitattributes`, `__pycache__`), unless that is all."""
         return self.without(*filter(is_residue, self.names)) or self
