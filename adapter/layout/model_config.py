@@ -180,7 +180,7 @@ class ModelConfig:
                 found += [Reference(unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
         return tuple(found)
 
-    def rewritten(self, schema: Schema, names: Mapping[str, str] | None = None) -> bytes:
+    def rewritten(self, schema: Schema, names: Mapping[str, str] = {}) -> bytes:
         """
         The file as Triton shall read it: without `name`, with the schema's tensors, and with new names for other models.
 
@@ -189,7 +189,7 @@ class ModelConfig:
         """
         edits = [Edit(found.start, found.end) for found in self.fields if found.name == "name"]
         edits += [*_tensor_edits(self, "input", schema.inputs), *_tensor_edits(self, "output", schema.outputs)]
-        edits += [Edit(at.start, at.end, quoted(names[name])) for name, _, _, at in self.references if names and name in names]
+        edits += [Edit(at.start, at.end, quoted(names[name])) for name, _, _, at in self.references if name in names]
         return splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
 
 

@@ -71,8 +71,11 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
+        fronts = {OPTIONS_FILE, *(name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths))}
+        links = {file.path: file for file in listing.files if file.path in fronts}  # of the whole, where the model has none
         layout = replace(
-            _with_options(layout, listing),
+            layout,
+            links={**links, **layout.links},
             gpus=max(part.gpus for part in (layout, *layout.inner.values())),
             concurrency=min((config.concurrency for config in configs.values() if not config.is_ensemble), default=0),
         )
@@ -83,13 +86,6 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         found = shown(file.path for file in listing.files)
         raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected}") from error
     return layout
-
-
-def _with_options(layout: Layout, listing: Listing) -> Layout:
-    """What fronts read of the whole is that of the model that callers ask, unless that has its own."""
-    names = {OPTIONS_FILE} - layout.links.keys()
-    names |= {name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths)}
-    return replace(layout, links={**layout.links, **{file.path: file for file in listing.files if file.path in names}})
 
 
 def asked(layout: Layout) -> tuple[SourceFile, ...]:

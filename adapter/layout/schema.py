@@ -17,13 +17,8 @@ from adapter.errors import InvalidModel
 from adapter.layout.tree import shortened
 from adapter.model import is_utf8
 
-DATATYPES = {
-    "BOOL": "TYPE_BOOL",
-    "UINT8": "TYPE_UINT8", "UINT16": "TYPE_UINT16", "UINT32": "TYPE_UINT32", "UINT64": "TYPE_UINT64",
-    "INT8": "TYPE_INT8", "INT16": "TYPE_INT16", "INT32": "TYPE_INT32", "INT64": "TYPE_INT64",
-    "FP16": "TYPE_FP16", "BF16": "TYPE_BF16", "FP32": "TYPE_FP32", "FP64": "TYPE_FP64",
-    "BYTES": "TYPE_STRING", "STRING": "TYPE_STRING",
-}  # fmt: skip
+_NAMES = "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 BF16 FP32 FP64 STRING"
+DATATYPES = {name: f"TYPE_{name}" for name in _NAMES.split()} | {"BYTES": "TYPE_STRING"}
 """V2 datatype → Triton's enum."""
 
 VARIABLE = -1
