@@ -164,9 +164,8 @@ class ModelConfig:
         if said.HasField("specific"):
             named = frozenset(said.specific.versions)
             return tuple(name for name in existing if int(name) in named)
-        if said.HasField("latest"):
-            return tuple(existing[: said.latest.num_versions])
-        return tuple(existing if self.said.HasField("version_policy") else existing[:1])
+        most = said.latest.num_versions if said.HasField("latest") else None if self.said.HasField("version_policy") else 1
+        return tuple(existing[:most])
 
     @cached_property
     def references(self) -> tuple[Reference, ...]:

@@ -38,10 +38,6 @@ _FOREIGN = {
 """Backend → endings of what users of other servers keep and what must be said of it: converting such a file runs its code."""
 
 
-def _unchanged(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
-    return dict(tree.files)
-
-
 def _no_config(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
     raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
 
@@ -211,7 +207,7 @@ class ModelType:
 UNKNOWN = ModelType(
     "",
     expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
-    rule=_unchanged,
+    rule=lambda _kind, tree, _is_single_file: dict(tree.files),
 )
 _XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
 _FORESTS = f"{_XGBOOST} .txt=model.txt .tl=checkpoint.tl"

@@ -167,16 +167,13 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     names = [name for name in tree.directory_names if not (is_residue(name) or name in repeats)]
     versions = [name for name in names if is_version(name)]
     odd = [name for name in names if is_odd(name)]
-    if len(versions) + len(odd) < len(names) or not names:
+    if not names or len(versions) + len(odd) < len(names) or (odd and is_recognised(kind, tree)):
         return None, tree, Tree({})
-    if not odd:
-        version = max(versions, key=int)
-        taken = frozenset(names)
-        beside = [name for name in tree.file_names if not (is_residue(name) or name in taken)]
-        return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
-    if is_recognised(kind, tree):
-        return None, tree, Tree({})
-    raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
+    if odd:
+        raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
+    version = max(versions, key=int)
+    beside = tree.without(*tree.directory_names, *filter(is_residue, tree.file_names))
+    return version, tree.below(version).without(SCHEMA_FILE), beside
 
 
 def _repeats(tree: Tree) -> set[str]:

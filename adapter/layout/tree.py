@@ -21,8 +21,7 @@ from adapter.paths import path_problem
 SHOWN_PATHS = 12
 SHOWN_LENGTH = 80
 RULE = f"a version is a number from 0 to {2**63 - 1} without sign or leading zeros"
-_LONGEST = len(str(2**63 - 1))
-_VERSION = re.compile(rf"0|[1-9][0-9]{{0,{_LONGEST - 1}}}")
+_VERSION = re.compile("0|[1-9][0-9]{0,18}")
 
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
