@@ -55,6 +55,8 @@ _NO_SHELL = re.compile(r"[\w.~:@%+=,-]+", re.ASCII)
 FIL = "fil"
 FIL_BATCH_SIZE = 32768
 """The FIL backend works in batches only; its documentation's own example."""
+MOST_NUMBERS = 2**63 - 1
+"""Of one row. More of them can be declared, and not be shown."""
 INPUT, OUTPUT = "input__0", "output__0"
 
 
@@ -245,7 +247,7 @@ def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
 def _width(side: Iterable[Any], name: str) -> int:
     """Numbers for each row that the config declares; 0 where it does not say."""
     dims = next((tensor.dims for tensor in side if tensor.name == name), ())
-    return prod(dims) if dims and min(dims) > 0 else 0
+    return min(prod(dims), MOST_NUMBERS) if dims and min(dims) > 0 else 0
 
 
 def _numbers(count: int) -> str:

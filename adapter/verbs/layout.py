@@ -19,6 +19,7 @@ from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
 from adapter.model import Layout, ModelSpec, SourceFile, id_problem
 from adapter.storage.mounted.local import list_folder
+from adapter.storage.search import check_readable
 from adapter.volume.trees import read_ends
 
 MOST_ENTRIES = 20
@@ -51,11 +52,12 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
             schema_path=None if schema_path is None else str(schema_path),
             **parameters.split(params)[0],
         )
-        contents = {file: (root / file.path).read_bytes() for file in rules.wanted(listing)}
         if schema_path is not None:
-            schema = SourceFile(schema_path.name, schema_path.stat().st_size, "")
-            listing = replace(listing, schema=schema)
-            contents[schema] = schema_path.read_bytes()
+            listing = replace(listing, schema=SourceFile(schema_path.name, schema_path.stat().st_size, ""))
+        contents = {}
+        for file in rules.wanted(listing):
+            check_readable(file, listing.origin)
+            contents[file] = (schema_path if schema_path and file is listing.schema else root / file.path).read_bytes()
         layout = rules.plan(spec, listing, contents)
         found = rules.finished(layout, {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)})
     except InvalidModel as error:
