@@ -56,7 +56,7 @@ def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
         return {}
     found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
     is_bundle = (own or len(found) > 1) and len(found) <= MOST_MODELS and any(found.values())
-    return {**own, **(found if is_bundle else {})}
+    return own | found if is_bundle else own
 
 
 def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, ModelConfig]:

@@ -28,7 +28,6 @@ from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, 
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.volume.trees import Ends
 
-DEFAULT_VERSION = "1"
 MOST_WRAPPERS = 4
 """The number of directories that are looked at, the outermost one included."""
 SCHEMA_FILE = "_schema.json"
@@ -123,7 +122,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         kind = TYPES["vllm"]
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
-    directory = version or DEFAULT_VERSION
+    directory = version or "1"
     if is_single_file and FILE_NAME in tree.files:
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
