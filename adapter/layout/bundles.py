@@ -68,10 +68,8 @@ def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, Model
     """
     configs: dict[str, ModelConfig] = {}
     for name, file in candidates(tree).items():
-        if file is not None:
-            configs[name] = model_config.read(contents[file], _path(name))
-        elif _ITSELF not in configs:
-            configs[name] = ModelConfig()
+        if file is not None or _ITSELF not in configs:
+            configs[name] = model_config.read(b"" if file is None else contents[file], _path(name))
         if name == _ITSELF and not configs[name].references:
             break
     return configs
