@@ -8,8 +8,7 @@ storage parameters, so no store ever sees one. Knows neither requests nor layout
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.errors import InvalidRequest
 from adapter.model import MAX_SIZE_BYTES
@@ -19,8 +18,7 @@ from adapter.units import parse_bool, parse_bytes
 PREFIX = "adapter."
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One row."""
 
     name: str

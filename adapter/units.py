@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 MIB = 1024 * 1024
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
@@ -21,8 +21,7 @@ _MAX_SOCKET_PATH_BYTES = 107
 _BOOLS = dict.fromkeys(("1", "t", "true", "yes", "on"), True) | dict.fromkeys(("0", "f", "false", "no", "off"), False)
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where a gRPC server listens or is found: a host and port, or a unix socket."""
 
     host: str = ""

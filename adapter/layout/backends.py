@@ -39,7 +39,7 @@ from typing import Any
 from adapter.errors import InvalidModel
 from adapter.layout import forests, model_config, schema
 from adapter.layout.forests import FORMATS, Forest, Unreliable
-from adapter.layout.model_config import ModelConfig
+from adapter.layout.model_config import PLATFORMS, ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.tree import LayoutError, Tree, shortened
@@ -49,17 +49,15 @@ from adapter.volume.trees import Ends
 DECOUPLED = "it may answer a request any number of times, and ModelMesh forwards calls with one answer only"
 
 _PYTHON_FILE = "model.py"
-_PYTORCH_PLATFORMS = frozenset({"pytorch_libtorch", "pytorch_aoti", "torch_aoti"})
-_KNOWN_PLATFORMS = _PYTORCH_PLATFORMS | {"tensorflow_savedmodel", "tensorflow_graphdef", "tensorrt_plan", "onnxruntime_onnx", "ensemble"}
-_EARLIER_FILES = frozenset({"model.graphdef", "model.plan", "model.onnx", "model.xml", "model.pt", "model.pt2"})
-_EARLIER_DIRECTORIES = frozenset({"model.savedmodel", "model.onnx", "model.xml"})
+_EARLIER = frozenset({"model.savedmodel", "model.graphdef", "model.plan", "model.onnx", "model.xml", "model.pt", "model.pt2"})
 """What Triton looks for before model.py, in the directory whose name sorts first."""
 _NO_SHELL = re.compile(r"[\w.~:@%+=,-]+", re.ASCII)
 FIL = "fil"
 FIL_BATCH_SIZE = 32768
 """The FIL backend works in batches only; its documentation's own example."""
+MOST_NUMBERS = 2**63 - 1
+"""Of one row. More of them can be declared, and not be shown."""
 INPUT, OUTPUT = "input__0", "output__0"
-_TRUE = frozenset({"true", "1"})
 
 
 def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> None:
@@ -81,29 +79,23 @@ def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions:
 
 def _python_file(kind: ModelType, name: str, config: ModelConfig, tree: Tree) -> str | None:
     """What the python backend opens in a version directory; None when another backend gets the model."""
-    if config.is_ensemble:
-        return None
-    if config.said.backend:
-        return (config.said.default_model_filename or _PYTHON_FILE) if config.said.backend == "python" else None
-    if config.said.default_model_filename:
-        is_python = config.said.default_model_filename == _PYTHON_FILE and config.said.platform not in _KNOWN_PLATFORMS
-        return _PYTHON_FILE if is_python else None
+    own = str(config.said.default_model_filename)
+    if config.is_ensemble or config.said.backend:
+        return own or _PYTHON_FILE if config.backend() == "python" else None
+    if own:
+        return own if own == _PYTHON_FILE and config.said.platform not in PLATFORMS else None
     names = sorted(tree.directory_names, key=lambda name: name.encode("utf-8", "surrogatepass"))
     seen = tree.below(names[0]) if names else Tree({})  # Triton looks into this one; it need not be a version
-    if config.said.platform or _is_seen_earlier(seen):
+    if config.said.platform or not _EARLIER.isdisjoint(seen.names):
         return None
     if kind.backend == "python" or _PYTHON_FILE in seen.names:
         return _PYTHON_FILE
     return "model.python" if name.partition(".")[2] == "python" else None
 
 
-def _is_seen_earlier(version: Tree) -> bool:
-    return not (_EARLIER_FILES.isdisjoint(version.file_names) and _EARLIER_DIRECTORIES.isdisjoint(version.directory_names))
-
-
 def is_vllm(version: Tree) -> bool:
     """Whether nothing but `model.json` tells what these files are."""
-    return "model.json" in version.file_names and _PYTHON_FILE not in version.names and not _is_seen_earlier(version)
+    return "model.json" in version.file_names and _PYTHON_FILE not in version.names and _EARLIER.isdisjoint(version.names)
 
 
 def check_positions(names: list[str]) -> None:
@@ -128,10 +120,9 @@ def hint(kind: ModelType, config: ModelConfig, version: Tree) -> str:
 
     `version` has the files of a version that will be served.
     """
-    backend = config.said.backend or ("" if config.said.platform else kind.backend)
-    is_named_so = not (config.says_backend or backend or {"model.pt", "model.pt2"}.isdisjoint(version.file_names))
-    is_pytorch = backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so
-    if is_pytorch and not config.is_ensemble and not (config.said.input and config.said.output):
+    is_named_so = not (config.said.default_model_filename or {"model.pt", "model.pt2"}.isdisjoint(version.file_names))
+    backend = config.backend(kind.backend) or (is_named_so and "pytorch")
+    if backend == "pytorch" and not (config.said.input and config.said.output):
         return "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt with all of them"
     return ""
 
@@ -144,18 +135,20 @@ def forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes
         InvalidModel: the schema cannot be used, whatever is in the file.
     """
     name = next(name for name in kind.file_names if name in version.file_names)
-    tensors = schema.read(schema_content, FIL_BATCH_SIZE)
-    for own, tensor in (*((INPUT, tensor) for tensor in tensors.inputs), *((OUTPUT, tensor) for tensor in tensors.outputs)):
-        if tensor.name != own:
-            words = f"the FIL backend calls its own {own}: name it so, or bring a config.pbtxt"
-            raise InvalidModel(f"the schema has a tensor {shortened(tensor.name)}, and {words}")
-        if tensor.data_type != "TYPE_FP32":
-            raise InvalidModel(f"the schema gives {own} another datatype than FP32, the only one of the FIL backend")
+    wanted: list[Tensor] = []
+    for own, side in zip((INPUT, OUTPUT), schema.read(schema_content, FIL_BATCH_SIZE), strict=True):
+        for tensor in side:
+            if tensor.name != own:
+                words = f"the FIL backend calls its own {own}: name it so, or bring a config.pbtxt"
+                raise InvalidModel(f"the schema has a tensor {shortened(tensor.name)}, and {words}")
+            if tensor.data_type != "TYPE_FP32":
+                raise InvalidModel(f"the schema gives {own} another datatype than FP32, the only one of the FIL backend")
+        wanted += side or [Tensor(own, "TYPE_FP32", (VARIABLE,))]
     usual = next(word for word, usual in FORMATS.items() if usual == name)
-    return {f"{directory}/{name}": partial(_written, version.files[name].path, directory, usual, tensors)}
+    return {f"{directory}/{name}": partial(_written, version.files[name].path, directory, usual, wanted)}
 
 
-def _written(path: str, directory: str, usual: str, tensors: Schema, ends: Ends) -> tuple[str, Mapping[str, bytes]]:
+def _written(path: str, directory: str, usual: str, wanted: list[Tensor], ends: Ends) -> tuple[str, Mapping[str, bytes]]:
     """
     The forest's place in the directory of its version, and the config that is written beside it.
 
@@ -178,28 +171,27 @@ def _written(path: str, directory: str, usual: str, tensors: Schema, ends: Ends)
             f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
             f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
         )
-    inputs = tuple(_fitted(tensor, path, forest) for tensor in tensors.inputs or (Tensor(INPUT, "TYPE_FP32", (VARIABLE,)),))
-    outputs = tuple(_fitted(tensor, path, forest) for tensor in tensors.outputs or (Tensor(OUTPUT, "TYPE_FP32", (VARIABLE,)),))
-    width = outputs[0].dims[0]
+    columns, answer = (_fitted(tensor, path, forest) for tensor in wanted)
+    width = answer.dims[0]
     parameters = {"model_type": forest.model_type, "output_class": "false"}
     if forest.classes > 1 or width > 1:
         parameters |= {"output_class": "true", "threshold": "0.5", "predict_proba": "true" if width > 1 else "false"}
     text = f'backend: "{FIL}"\nmax_batch_size: {FIL_BATCH_SIZE}\ndynamic_batching {{ }}\n'
     text += "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
-    config = model_config.read(text.encode()).rewritten(Schema(inputs, outputs))
+    config = model_config.read(text.encode()).rewritten(Schema((columns,), (answer,)))
     return f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config}
 
 
 def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
     """The tensor of a schema with the numbers of the file. Raises InvalidModel."""
-    dims, words = ((forest.features,), f"{forest.features} features") if tensor.name == INPUT else ((forest.outputs,), forest.shown)
+    count, words = (forest.features, f"{forest.features} features") if tensor.name == INPUT else (forest.outputs, forest.shown)
     other = (1,) if forest.classes > 1 else (2,) if forest.is_binary else None
     if tensor.name == OUTPUT and tensor.dims == other:
         return tensor  # the class itself, or both probabilities
-    if tensor.dims not in ((VARIABLE,), dims):
+    if tensor.dims not in ((VARIABLE,), (count,)):
         given = f"the schema gives {tensor.name} {list(tensor.dims)} for each row"
-        raise InvalidModel(f"{given}, and {shortened(path)} says {words}: {list(dims)} belongs there")
-    return tensor._replace(dims=dims)
+        raise InvalidModel(f"{given}, and {shortened(path)} says {words}: [{count}] belongs there")
+    return tensor._replace(dims=(count,))
 
 
 def forest_questions(config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> dict[str, Decide]:
@@ -242,7 +234,7 @@ def _compared(config: ModelConfig, word: str, path: str, ends: Ends) -> tuple[st
 
 def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
     """Whether the answer is the class of several, out of a buffer of the backend's own; how many numbers are written for each row."""
-    parameters = {key: value.string_value.strip().lower() in _TRUE for key, value in config.said.parameters.items()}
+    parameters = {key: value.string_value.strip().lower() in ("true", "1") for key, value in config.said.parameters.items()}
     answers_class = parameters.get("output_class", parameters.get("is_classifier", False))
     with_probabilities = parameters.get("predict_proba", False)
     if answers_class and not with_probabilities and forest.classes > 1:
@@ -255,7 +247,7 @@ def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
 def _width(side: Iterable[Any], name: str) -> int:
     """Numbers for each row that the config declares; 0 where it does not say."""
     dims = next((tensor.dims for tensor in side if tensor.name == name), ())
-    return prod(dims) if dims and min(dims) > 0 else 0
+    return min(prod(dims), MOST_NUMBERS) if dims and min(dims) > 0 else 0
 
 
 def _numbers(count: int) -> str:

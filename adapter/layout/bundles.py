@@ -26,14 +26,12 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
-from adapter.errors import some
 from adapter.layout import backends, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
-from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
+from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
-from adapter.paths import path_problem
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
@@ -58,7 +56,7 @@ def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
         return {}
     found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
     is_bundle = (own or len(found) > 1) and len(found) <= MOST_MODELS and any(found.values())
-    return {**own, **(found if is_bundle else {})}
+    return own | found if is_bundle else own
 
 
 def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, ModelConfig]:
@@ -70,13 +68,15 @@ def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, Model
     """
     configs: dict[str, ModelConfig] = {}
     for name, file in candidates(tree).items():
-        if file is not None:
-            configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}".lstrip("/"))
-        elif _ITSELF not in configs:
-            configs[name] = ModelConfig()
+        if file is not None or _ITSELF not in configs:
+            configs[name] = model_config.read(b"" if file is None else contents[file], _path(name))
         if name == _ITSELF and not configs[name].references:
             break
     return configs
+
+
+def _path(directory: str) -> str:
+    return f"{directory}/{FILE_NAME}" if directory else FILE_NAME
 
 
 def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], schema_content: bytes | None) -> Layout:
@@ -89,16 +89,17 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
     """
     top = _ITSELF if _ITSELF in configs else _top(spec, configs)
     names = {name: inner_name(spec.model_id, name) for name in configs if name != top}
-    if long := [name for name, full in names.items() if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES]:
-        raise LayoutError(
-            f"the model id and the directory name {shortened(long[0])} are too long together for a name of {MAX_ID_BYTES} bytes"
-        )
+    for name, full in names.items():
+        if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
+            raise LayoutError(
+                f"the model id and the directory name {shortened(name)} are too long together for a name of {MAX_ID_BYTES} bytes"
+            )
     if names:
         _check_references(top, configs)
     layouts = {}
     for directory, config in configs.items():
         content = schema_content if directory == top else None
-        own = tree.below(directory) if directory else tree.without(*(f"{name}/" for name in names))
+        own = tree.below(directory) if directory else tree.without(*names)
         kind = UNKNOWN if directory else model_type(spec.model_type)
         try:
             layouts[directory] = native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
@@ -125,7 +126,7 @@ def _of(directory: str, words: str) -> str:
 def _natives(tree: Tree) -> Iterator[str]:
     """The directories at the top that are laid out as models; one without a config needs a version."""
     for name in tree.directory_names:
-        if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+        if not (is_residue(name) or is_version(name) or is_odd(name)):
             inner = tree.below(name)
             if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
                 yield name
@@ -135,16 +136,16 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
     """The model that is asked for inference."""
     if spec.top_model:
         if spec.top_model not in configs:
-            raise LayoutError(f"{TOP_MODEL.name} names {shortened(spec.top_model)}, and the models here are {_listed(configs)}")
+            raise LayoutError(f"{TOP_MODEL.name} names {shortened(spec.top_model)}, and the models here are {shown(configs)}")
         return spec.top_model
     named = {reference.name for config in configs.values() for reference in config.references}
     tops = [name for name, config in configs.items() if config.references and name not in named]
     if len(tops) > 1:  # TensorRT-LLM brings an ensemble and a BLS model over the same models
-        tops = [name for name in tops if not configs[name].is_stock_bls] or tops
+        tops = [name for name in tops if model_config.TENSORRT_LLM_KEY not in configs[name].said.parameters] or tops
     if len(tops) == 1:
         return tops[0]
     raise LayoutError(
-        f"this directory holds {len(configs)} models, and any of {_listed(tops or configs)} could be the one that is asked for inference; "
+        f"this directory holds {len(configs)} models, and any of {shown(tops or configs)} could be the one that is asked for inference; "
         f"name that one in storage_params: {TOP_MODEL.name}"
     )
 
@@ -152,9 +153,9 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
 def _check_references(top: str, configs: Mapping[str, ModelConfig]) -> None:
     for directory, config in configs.items():
         for reference in config.references:
-            where = f"{reference.where} in {f'{directory}/{FILE_NAME}'.lstrip('/')}"
+            where = f"{reference.where} in {_path(directory)}"
             if reference.name not in configs or reference.name == _ITSELF:
-                raise LayoutError(f"{where} names {shortened(reference.name)}, and the models here are {_listed(filter(None, configs))}")
+                raise LayoutError(f"{where} names {shortened(reference.name)}, and the models here are {shown(filter(None, configs))}")
             if reference.name == top:
                 raise LayoutError(f"{where} names {top}, which is the top model of the bundle")
 
@@ -175,11 +176,7 @@ def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
         called = {directory: [reference.name for reference in config.references] for directory, config in configs.items()}
         return tuple(TopologicalSorter(called).static_order())
     except CycleError as error:
-        raise LayoutError(f"these models call each other: {_listed(set(error.args[1]))}") from error
-
-
-def _listed(names: Iterable[str]) -> str:
-    return some([shortened(name) for name in sorted(names)], 10)
+        raise LayoutError(f"these models call each other: {shown(set(error.args[1]))}") from error
 
 
 def native(
@@ -196,51 +193,44 @@ def native(
     """
     has_config = config is not None or schema_content is not None
     config = config or ModelConfig()
-    served = _served(config, tree)
+    served, made = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
-    is_sought = not (config.says_backend or config.is_ensemble)
+    is_sought = not (config.backend() or config.said.default_model_filename)
     left = [name for name in tree.directory_names if (is_sought and is_residue(name)) or (is_version(name) and name not in kept)]
-    rest = tree.without(FILE_NAME, *(f"{name}/" for name in left))
+    rest = tree.without(FILE_NAME, *left)
     backends.check(kind, name, config, rest, served)
     written = config.rewritten(schema.read(schema_content, config.said.max_batch_size), names)
     final = config if schema_content is None else model_config.read(written, f"the {FILE_NAME} that the schema makes")
     return Layout(
         links=dict(rest.files),
         written={FILE_NAME: written} if has_config else {},
-        directories=() if served else (_empty_version(config),),
+        directories=made,
         copies=config.copies(kind.backend),
         gpus=config.gpus(kind.backend),
-        hint=backends.hint(kind, final, rest.below(served[0]) if served else Tree({})),
+        hint=backends.hint(kind, final, rest.below(served[0])),
         warnings=(_DECOUPLED,) if config.is_decoupled else (),
         questions=backends.forest_questions(final, rest, served),
     )
 
 
-def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
-    """The versions that Triton will load; none for an ensemble that brought no directory."""
+def _served(config: ModelConfig, tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The versions that Triton will load, and the one to make where an ensemble brought none: object stores keep no empty directory."""
     if odd := [name for name in tree.directory_names if is_odd(name)]:
         raise LayoutError(f"Triton would misread {_directories(odd)}: {RULE}")
     versions = [name for name in tree.directory_names if is_version(name)]
-    if versions:
-        served = config.served(versions)
-        if not served:
-            raise LayoutError(f"version_policy asks for {config.policy}, and there is only {_directories(versions)}")
-        return served
-    if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
-        return ()
-    if files := [name for name in tree.file_names if is_version(name)]:
-        raise LayoutError(f"{files[0]} is a file, a version directory is expected")
-    raise LayoutError("there is no version directory beside config.pbtxt")
-
-
-def _empty_version(config: ModelConfig) -> str:
-    """Name of the version directory to make; object stores keep no empty ones."""
-    wanted = [str(version) for version in config.said.version_policy.specific.versions or (1,) if is_version(str(version))]
-    if not wanted or not config.served(wanted):
-        raise LayoutError(f"version_policy asks for {config.policy}, and there is no version directory")
-    return wanted[0]
+    made: tuple[str, ...] = ()
+    if not versions:
+        if not (config.is_ensemble or config.said.backend in _FILES_ELSEWHERE):
+            file = next(filter(is_version, tree.file_names), None)
+            is_file = file and f"{file} is a file, a version directory is expected"
+            raise LayoutError(is_file or f"there is no version directory beside {FILE_NAME}")
+        made = tuple(filter(is_version, map(str, config.said.version_policy.specific.versions or (1,))))[:1]
+    if served := config.served(versions or made):
+        return served, made
+    found = f"only {_directories(versions)}" if versions else "no version directory"
+    raise LayoutError(f"version_policy asks for {config.policy}, and there is {found}")
 
 
 def _directories(names: list[str]) -> str:
-    return f"director{'y' if len(names) == 1 else 'ies'} {some([*map(shortened, names)], 5)}"
+    return f"director{'y' if len(names) == 1 else 'ies'} {shown(names, 5)}"

@@ -184,23 +184,16 @@ class _Ubjson(BytesIO):
 
 
 def _xgboost_binary(ends: Ends) -> Forest:
-    offset = 4 if ends.head[:4] == b"binf" else 0
+    head = BytesIO(ends.head.removeprefix(b"binf"))
     try:
-        _score, features, classes, _, _, major, _, targets = _PARAM.unpack_from(ends.head, offset)
-        objective, offset = _name(ends.head, offset + _PARAM.size)
-        booster, _ = _name(ends.head, offset)
+        _score, features, classes, _, _, major, _, targets = _PARAM.unpack(head.read(_PARAM.size))
+        lengths = (min(*_LENGTH.unpack(head.read(_LENGTH.size)), _MOST_NAME + 1) for _ in range(2))
+        objective, booster = (head.read(length).decode("ascii") for length in lengths)
     except (struct.error, UnicodeDecodeError):
         booster = ""
     if booster not in ("gbtree", "dart") or major > 2:
         raise Unreliable("it begins neither as XGBoost's JSON nor as its UBJSON, and is no binary model with trees")
     return _xgboost("xgboost", objective, features=features, classes=classes, targets=targets or 1)
-
-
-def _name(head: bytes, offset: int) -> tuple[str, int]:
-    """A short text with its length before it, and where it ends."""
-    (length,) = _LENGTH.unpack_from(head, offset)
-    (name,) = struct.unpack_from(f"{min(length, _MOST_NAME + 1)}s", head, offset + _LENGTH.size)
-    return name.decode("ascii"), offset + _LENGTH.size + len(name)
 
 
 def _xgboost(model_type: str, objective: str, *, features: int, classes: int, targets: int) -> Forest:
@@ -243,12 +236,8 @@ def _number(text: Any, what: str) -> int:
 def _treelite(ends: Ends) -> Forest:
     with suppress(struct.error):
         major, minor, _patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
-        said = None
-        if (major, minor) == (3, 9):
-            said = _version_3(ends.head)
-        elif major == 4 and {threshold, leaf} <= {2, 3}:
-            said = _version_4(ends.head)
-        if said is not None:
+        is_known = {3: minor == 9, 4: {threshold, leaf} <= {2, 3}}.get(major)
+        if is_known and (said := (_version_3 if major == 3 else _version_4)(ends.head)):
             classes, targets, is_binary = said
             return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
     raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")
@@ -262,12 +251,11 @@ def _version_3(head: bytes) -> tuple[int, int, bool] | None:
 
 
 def _version_4(head: bytes) -> tuple[int, int, bool] | None:
-    task, _, targets = _V4.unpack_from(head, at := _HEADER.size)
+    task, _, targets = _V4.unpack_from(head, _HEADER.size)
     if not 1 <= targets <= MOST_OUTPUTS // 4:
         return None
-    length, *classes = struct.unpack_from(f"<Q{targets}i", head, at := at + _V4.size)
-    dimensions, *leaf = struct.unpack_from("<Qii", head, at + _LENGTH.size + 4 * targets)
+    length, *classes, dimensions, wide, deep = struct.unpack_from(f"<Q{targets}iQii", head, _HEADER.size + _V4.size)
     most = max(classes)
-    is_whole = length == targets and dimensions == 2 and min(classes) >= 1 and leaf[0] in (1, targets) and leaf[1] in (1, most)
+    is_whole = length == targets and dimensions == 2 and min(classes) >= 1 and wide in (1, targets) and deep in (1, most)
     is_known = task == _CLASSES or (most == 1 and task <= _ISOLATION)
     return (most, targets, task == _BINARY) if is_whole and is_known else None

@@ -8,8 +8,9 @@ words (`FP32`, `type_fp32`, `TYPE_FLOAT`): Triton adds values for new meanings o
 although Triton takes it: once the reason of a failed load quotes such a string, Triton's index cannot be read for any model.
 
 The rewriting: the top-level `name` goes (the directory's name, which is the model id, takes its place), the schema's tensors
-come in, and other models get new names. Everything else stays as it was written, whether anyone here knows the field or
-not, to the byte: a comment need not be UTF-8. Pure.
+come in, and other models get new names. The schema decides which tensors exist, in which order, their type and dims; an entry
+of the same name keeps its other fields (reshape, format, labels) and its comments, entries of other names go. Everything else
+stays as it was written, whether anyone here knows the field or not, to the byte: a comment need not be UTF-8. Pure.
 
 Other models: an ensemble names its composing models in `ensemble_scheduling.step[].model_name`. A python model that calls
 others (BLS) can say so too: every entry of `parameters` whose key begins with `bls_model.` has the name of a model as its
@@ -33,10 +34,9 @@ from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
-from adapter.errors import InvalidModel
-from adapter.layout import textproto
-from adapter.layout.schema import Schema, schema_edits
-from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position
+from adapter.errors import InvalidModel, some
+from adapter.layout.schema import Schema, Tensor
+from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position, quoted, scan, splice, tokens, unquoted
 from adapter.layout.tree import shortened
 from adapter.stubs import model_config_pb2
 
@@ -46,10 +46,17 @@ MAX_BYTES = 1024 * 1024
 BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
-_SHARING_BACKENDS = frozenset({"tensorrt", "tensorrt_plan"})
-_GPU_BACKENDS = _SHARING_BACKENDS | {"onnxruntime", "onnxruntime_onnx", "pytorch", "pytorch_libtorch"}
+ENSEMBLE = "ensemble"
+PLATFORMS = {
+    "tensorrt_plan": "tensorrt", "onnxruntime_onnx": "onnxruntime", "tensorflow_savedmodel": "tensorflow", "ensemble": ENSEMBLE,
+    "tensorflow_graphdef": "tensorflow", "pytorch_libtorch": "pytorch", "pytorch_aoti": "pytorch", "torch_aoti": "pytorch",
+}  # fmt: skip
+"""What Triton knows by an older word → the backend that serves it."""
+_GPU_BACKENDS = ("tensorrt", "onnxruntime", "pytorch")
 ALL_GPUS = 1000
 """More than a machine has."""
+MOST_REQUESTS = 2**31 - 1
+"""ModelMesh reads their number as Java's int."""
 _SHARING_PARAMETERS = ("ENABLE_WEIGHT_SHARING", "share_session_between_instances")
 """Of PyTorch's backend and of ONNX Runtime's. Source: their READMEs."""
 _SYNONYMS = {
@@ -83,12 +90,12 @@ class ModelConfig:
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton only routes tensors between other models: nothing is loaded from files."""
-        return self.said.platform == "ensemble" or bool(self.said.HasField("ensemble_scheduling"))
+        return self.said.platform == ENSEMBLE or bool(self.said.HasField("ensemble_scheduling"))
 
-    @property
-    def says_backend(self) -> bool:
-        """Whether Triton need not look into a version directory to find the backend."""
-        return bool(self.said.backend or self.said.default_model_filename or self.said.platform)
+    def backend(self, otherwise: str = "") -> str:
+        """What serves the model: the config's backend, or that of its platform; where it says neither, this one, of the model's type."""
+        platform = str(self.said.platform)
+        return ENSEMBLE if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
 
     @property
     def is_decoupled(self) -> bool:
@@ -104,12 +111,11 @@ class ModelConfig:
         """
         said = self.said
         instances = sum(max(1, group.count) * max(1, len(group.gpus)) for group in said.instance_group if not group.passive) or 1
-        if not said.HasField("dynamic_batching"):
-            return int(instances)
-        queue = said.dynamic_batching.default_queue_policy.max_queue_size
-        return int(2 * instances * max(1, said.max_batch_size) + queue)
+        if said.HasField("dynamic_batching"):
+            instances = 2 * instances * max(1, said.max_batch_size) + said.dynamic_batching.default_queue_policy.max_queue_size
+        return min(instances, MOST_REQUESTS)
 
-    def copies(self, backend: str) -> int:
+    def copies(self, otherwise: str) -> int:
         """
         How often one device, or the host, holds the model's files: once for each instance there.
 
@@ -118,12 +124,9 @@ class ModelConfig:
         processes. Rules of thumb, not measured: TensorRT's instances on one GPU share an engine, those of other backends share
         nothing that no parameter says. Without an instance group it is once, though Triton makes two instances of an ONNX model on a
         CPU (core's `SetDefaultInstanceCount`): the adapter does not know on what Triton runs.
-
-        Args:
-            backend: of the model's type, where the config has none.
         """
         said = self.said
-        if (said.backend or said.platform or backend) in _SHARING_BACKENDS:
+        if self.backend(otherwise) == "tensorrt":
             return 1
         if any(said.parameters[name].string_value.lower() == "true" for name in _SHARING_PARAMETERS if name in said.parameters):
             return 1
@@ -132,27 +135,26 @@ class ModelConfig:
             held.update(dict.fromkeys([("gpu", gpu) for gpu in group.gpus] or [group.kind], max(1, group.count)))
         return max(held.values(), default=1)
 
-    def gpus(self, backend: str) -> int:
+    def gpus(self, otherwise: str) -> int:
         """
-        How many GPUs certainly hold the model, of those that Triton has: all where no instance group names one. `backend` as in `copies`.
+        How many GPUs certainly hold the model, of those that Triton has: all where no instance group names one.
 
         Without an instance group, or of KIND_AUTO, Triton takes all GPUs; but models of other backends may have nothing there.
         """
         said = self.said
         if named := {gpu for group in said.instance_group for gpu in group.gpus}:
             return len(named)
-        kinds = {group.kind for group in said.instance_group} or {model_config_pb2.ModelInstanceGroup.KIND_AUTO}
-        if (said.backend or said.platform or backend) in _GPU_BACKENDS:
-            kinds.discard(model_config_pb2.ModelInstanceGroup.KIND_CPU)
-            return ALL_GPUS if kinds else 0
-        return ALL_GPUS if model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds else 0
+        group = model_config_pb2.ModelInstanceGroup
+        kinds = {group.kind for group in said.instance_group} or {group.KIND_AUTO}
+        on_gpus = kinds - {group.KIND_CPU} if self.backend(otherwise) in _GPU_BACKENDS else kinds & {group.KIND_GPU}
+        return ALL_GPUS if on_gpus else 0
 
     @property
     def policy(self) -> str:
         """What `version_policy` asks for, in words."""
         said = self.said.version_policy
         if said.HasField("specific"):
-            return f"specific versions {', '.join(map(str, said.specific.versions)) or '(none)'}"
+            return f"specific versions {some([*map(str, said.specific.versions)], 10) or '(none)'}"
         return f"the latest {said.latest.num_versions}" if said.HasField("latest") else "all versions"
 
     def served(self, versions: Iterable[str]) -> tuple[str, ...]:
@@ -160,29 +162,24 @@ class ModelConfig:
         existing = sorted(versions, key=int, reverse=True)
         said = self.said.version_policy
         if said.HasField("specific"):
-            return tuple(name for name in existing if int(name) in said.specific.versions)
-        if said.HasField("latest"):
-            return tuple(existing[: said.latest.num_versions])
-        return tuple(existing if self.said.HasField("version_policy") else existing[:1])
+            named = frozenset(said.specific.versions)
+            return tuple(name for name in existing if int(name) in named)
+        most = said.latest.num_versions if said.HasField("latest") else None if self.said.HasField("version_policy") else 1
+        return tuple(existing[:most])
 
     @cached_property
     def references(self) -> tuple[Reference, ...]:
         """Every other model that the config names, in the order of the text, steps first."""
         steps = inner(self.fields, "ensemble_scheduling", "step", "model_name")
-        found = [Reference(textproto.unquoted(self.text, step), "an ensemble step", True, step) for step in steps]
+        found = [Reference(unquoted(self.text, step), "an ensemble step", True, step) for step in steps]
         for entry in inner(self.fields, "parameters"):
-            keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
+            keys = [unquoted(self.text, key) for key in inner(entry.fields, "key")]
             if len(keys) == 1 and (keys[0] == TENSORRT_LLM_KEY or keys[0].startswith(BLS_KEY)):
                 names = inner(entry.fields, "value", "string_value")
-                found += [Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
+                found += [Reference(unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
         return tuple(found)
 
-    @property
-    def is_stock_bls(self) -> bool:
-        """Whether this is TensorRT-LLM's stock BLS model."""
-        return TENSORRT_LLM_KEY in self.said.parameters
-
-    def rewritten(self, schema: Schema, names: Mapping[str, str] | None = None) -> bytes:
+    def rewritten(self, schema: Schema, names: Mapping[str, str] = {}) -> bytes:
         """
         The file as Triton shall read it: without `name`, with the schema's tensors, and with new names for other models.
 
@@ -190,10 +187,9 @@ class ModelConfig:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
         edits = [Edit(found.start, found.end) for found in self.fields if found.name == "name"]
-        edits += schema_edits(self.text, self.fields, "input", self.said.input, schema.inputs)
-        edits += schema_edits(self.text, self.fields, "output", self.said.output, schema.outputs)
-        edits += [Edit(at.start, at.end, textproto.quoted(names[name])) for name, _, _, at in self.references if names and name in names]
-        return textproto.splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
+        edits += [*_tensor_edits(self, "input", schema.inputs), *_tensor_edits(self, "output", schema.outputs)]
+        edits += [Edit(at.start, at.end, quoted(names[name])) for name, _, _, at in self.references if name in names]
+        return splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
 
 
 def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
@@ -208,7 +204,7 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     text = content.decode("utf-8-sig", "surrogateescape")
     failed = "parsed"
     try:
-        fields = textproto.scan(text)
+        fields = scan(text)
         failed = "used"
         said = _said(text, fields)
         if said.max_batch_size < 0:
@@ -223,13 +219,13 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
 def _said(text: str, fields: tuple[Field, ...]) -> Any:
     """What protobuf reads. Raises Problem: it does not take that, in its own words."""
     said = model_config_pb2.ModelConfig()
-    scratch = textproto.splice(text, _newer(text, fields, said.DESCRIPTOR))
-    tokens = list(textproto.tokens(scratch, 0, len(scratch)))
+    scratch = splice(text, _newer(text, fields, said.DESCRIPTOR))
+    found = list(tokens(scratch, 0, len(scratch)))
     try:  # a line for each token: its number tells the place, and spaces cost nothing
-        text_format.ParseLines((token for *_, token in tokens), said)  # type: ignore[attr-defined] # the stubs leave it out
+        text_format.ParseLines((token for *_, token in found), said)  # type: ignore[attr-defined] # the stubs leave it out
     except (text_format.ParseError, ValueError) as error:
         line = error.GetLine() if isinstance(error, text_format.ParseError) else None
-        _, offset, _ = tokens[(line or len(tokens) - 1) - 1]
+        _, offset, _ = found[(line or len(found) - 1) - 1]
         words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
         if isinstance(error.__context__, UnicodeError):
             words = "not UTF-8"
@@ -281,3 +277,45 @@ def _meant(said: str, words: list[str]) -> str | None:
 
 def _letters(word: str) -> str:
     return word.replace("_", "").lower()
+
+
+def _tensor_edits(config: ModelConfig, side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:
+    """
+    What to change in the config's text; the side is `input` or `output`.
+
+    Raises:
+        InvalidModel: the config has two entries of one name.
+    """
+    if not tensors:
+        return []
+    text, fields = config.text, [field for field in config.fields if field.name == side]
+    entries: dict[str, Value] = {}
+    for entry, known in zip(inner(fields, side), getattr(config.said, side), strict=True):
+        if known.name and known.name in entries:
+            place = position(text, entry.start)
+            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(known.name)} is there twice")
+        entries[known.name] = entry
+    if list(entries) == [tensor.name for tensor in tensors]:
+        return [edit for tensor in tensors for edit in _entry_edits(entries[tensor.name], tensor)]
+    block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
+    if not fields:
+        return [Edit(len(text), len(text), block if not text or text.endswith("\n") else "\n" + block)]
+    first, *others = fields
+    return [Edit(first.start, first.end, block), *(Edit(field.start, field.end) for field in others)]
+
+
+def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
+    """One entry of its own, ending in a newline."""
+    if entry is None:
+        return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  dims: {_dims(tensor)}\n}}\n"
+    return f"{side} {splice(text, sorted(_entry_edits(entry, tensor)), entry.start, entry.end)}\n"
+
+
+def _entry_edits(entry: Value, tensor: Tensor) -> list[Edit]:
+    """Give an entry of the config the tensor's type and dims."""
+    new = Edit(entry.start + 1, entry.start + 1, f" data_type: {tensor.data_type} dims: {_dims(tensor)}")
+    return [new, *(Edit(field.start, field.end) for field in entry.fields if field.name in ("data_type", "dims"))]
+
+
+def _dims(tensor: Tensor) -> str:
+    return f"[ {', '.join(map(str, tensor.dims))} ]"

@@ -25,54 +25,17 @@ Placed = dict[str, SourceFile]
 """Path inside the version directory → file."""
 
 
-@dataclass(frozen=True)
-class ModelType:
-    """One row. Paths are those inside a version directory, unless they begin with it."""
-
-    name: str
-    backend: str = ""
-    """What a config that we write names; empty leaves it to Triton."""
-    file_name: str = ""
-    """Name that a model of one file gets; empty keeps its own."""
-    endings: str = ""
-    """Endings that tell the model's own file from what lies beside it; `=` and a name where such a file gets another one."""
-    expected: str = ""
-    """The tree that Triton expects, for error texts."""
-    directory_name: str = ""
-    """Name that a model of several files gets as a directory; empty puts them beside each other."""
-    rule: Callable[[ModelType, Tree, bool], Placed] | None = None
-    """How its files are named; the usual one is a model of one file."""
-
-    @cached_property
-    def by_suffix(self) -> Mapping[str, str]:
-        """Ending of the model's own file → name that such a file gets."""
-        words = (word.partition("=") for word in self.endings.split())
-        return {suffix: own or self.file_name for suffix, _, own in words}
-
-    @property
-    def file_names(self) -> tuple[str, ...]:
-        """Every name under which the backend finds its model's file, the usual one first."""
-        return tuple(dict.fromkeys(name for name in (self.file_name, *self.by_suffix.values()) if name))
-
-    def place(self, tree: Tree, *, is_single_file: bool) -> Placed:
-        """
-        Name the files of one version.
-
-        With `is_single_file` the model path is a file: it is the model, whatever its name.
-
-        Raises:
-            LayoutError: no file can be told to be the model.
-        """
-        return (self.rule or _one_file)(self, tree, is_single_file)
-
-
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
-_KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
-_PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
-
-
-def _unchanged(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
-    return dict(tree.files)
+_TREELITE = "import joblib, treelite; treelite.sklearn.import_model(joblib.load('{}')).serialize('checkpoint.tl')"
+_FOREIGN = {
+    "tensorflow": (
+        (".h5", ".hdf5", ".keras"),
+        "a Keras file, which Triton cannot read, and converting",
+        "import keras; keras.saving.load_model('{}').export('model.savedmodel')\" and upload the directory",
+    ),
+    "fil": ((".pkl", ".pickle", ".joblib"), "a pickle, which the FIL backend cannot read, and opening", f'{_TREELITE}"'),
+}
+"""Backend → endings of what users of other servers keep and what must be said of it: converting such a file runs its code."""
 
 
 def _no_config(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
@@ -81,17 +44,17 @@ def _no_config(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
 
 def is_recognised(kind: ModelType, tree: Tree) -> bool:
     """Whether the top of this tree is plainly a model of this type."""
-    names = (*kind.file_names, *(_SAVED_MODEL_FILES if kind.directory_name == "model.savedmodel" else ()))
     if not kind.file_names and not kind.directory_name:
         return bool(tree.visible.file_names)
-    return any(name in tree.file_names for name in names) or len(_own_files(kind, tree)) == 1
+    names = (*kind.file_names, *(_SAVED_MODEL_FILES if kind.directory_name == "model.savedmodel" else ()))
+    return not set(names).isdisjoint(tree.file_names) or len(_own_files(kind, tree)) == 1
 
 
 def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     """A model of one file with a fixed name, or one of several that tell its format; other files stay beside it."""
     inner = _entered(kind, tree).visible
     if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
-        _refuse_foreign_forests(kind, inner)
+        _refuse_foreign(kind, inner)
     chosen = _chosen_file(kind, inner)
     by_suffix = (name for suffix, name in kind.by_suffix.items() if chosen.lower().endswith(suffix))
     name = chosen if chosen in kind.file_names else next(by_suffix, kind.file_name)
@@ -127,7 +90,7 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     is_alone = len(inner.files) == 1 and bool(inner.file_names)
     if any(name in inner.file_names for name in _SAVED_MODEL_FILES):
         return inner.prefixed(kind.directory_name)
-    _refuse_keras(inner)
+    _refuse_foreign(kind, inner)
     if kind.directory_name in inner.directory_names:
         return dict(inner.files)
     own = inner.file_names if is_alone else _own_files(kind, inner)
@@ -151,15 +114,13 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
 
 def _entered(kind: ModelType, tree: Tree) -> Tree:
     """Step into a directory that is the only entry; deeper ones only when a model is found there."""
-    first: Tree | None = None
-    inner = tree
-    while not is_recognised(kind, inner):
-        visible = inner.visible
-        if visible.file_names or len(visible.directory_names) != 1:
-            return first or tree
-        inner = visible.below(visible.directory_names[0])
-        first = first or inner
-    return inner
+    found = tree
+    for depth, inner in enumerate(tree.opened()):
+        if is_recognised(kind, inner):
+            return inner
+        if depth == 1:
+            found = inner
+    return found
 
 
 def _chosen_file(kind: ModelType, tree: Tree) -> str:
@@ -195,42 +156,58 @@ def _renamed(tree: Tree, old: str, new: str) -> Placed:
     return {new if path == old else path: file for path, file in tree.files.items()}
 
 
-def _refuse_keras(tree: Tree) -> None:
-    """Keras' own formats need a conversion that runs the model's code."""
+def _refuse_foreign(kind: ModelType, tree: Tree) -> None:
+    """Raises LayoutError: a file is another program's, or its ending is shared by XGBoost and LightGBM."""
+    endings, what, call = _FOREIGN[kind.backend]
     for name in tree.file_names:
-        if name.lower().endswith(_KERAS_SUFFIXES):
-            call = f"import keras; keras.saving.load_model('{_plain(name, 'model.keras')}').export('model.savedmodel')"
-            raise LayoutError(
-                f"{shortened(name)} is a Keras file, which Triton cannot read, {_conversion(call, 'converting')} and upload the directory"
-            )
-
-
-def _refuse_foreign_forests(kind: ModelType, tree: Tree) -> None:
-    """What users of other servers keep: pickles, and files whose ending XGBoost and LightGBM share."""
-    for name in tree.file_names:
-        if name.lower().endswith(_PICKLE_SUFFIXES):
-            model = f"joblib.load('{_plain(name, 'model.joblib')}')"
-            call = f"import joblib, treelite; treelite.sklearn.import_model({model}).serialize('checkpoint.tl')"
-            raise LayoutError(f"{shortened(name)} is a pickle, which the FIL backend cannot read, {_conversion(call, 'opening')}")
-        if name.lower().endswith(".bst") and ".bst" not in kind.by_suffix:
+        if name.lower().endswith(endings):
+            plain = name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else f"model{endings[-1]}"  # as a shell and Python take it
+            conversion = f'convert it with python -c "{call.format(plain)}'
+            raise LayoutError(f"{shortened(name)} is {what} it here would run code that it contains; {conversion}")
+        if kind.backend == "fil" and name.lower().endswith(".bst") and ".bst" not in kind.by_suffix:
             raise LayoutError(
                 f"{shortened(name)} may be XGBoost's or LightGBM's; give the type xgboost or lightgbm, or name it as one of the formats"
             )
 
 
-def _plain(name: str, other: str) -> str:
-    """A name that a shell and Python take as it is."""
-    return name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else other
+@dataclass(frozen=True)
+class ModelType:
+    """One row. Paths are those inside a version directory, unless they begin with it."""
 
+    name: str
+    backend: str = ""
+    """What a config that we write names; empty leaves it to Triton."""
+    file_name: str = ""
+    """Name that a model of one file gets; empty keeps its own."""
+    endings: str = ""
+    """Endings that tell the model's own file from what lies beside it; `=` and a name where such a file gets another one."""
+    expected: str = ""
+    """The tree that Triton expects, for error texts."""
+    directory_name: str = ""
+    """Name that a model of several files gets as a directory; empty puts them beside each other."""
+    rule: Callable[[ModelType, Tree, bool], Placed] = _one_file
+    """
+    Names the files of one version. Where the last argument is true the model path is a file: it is the model, whatever its name.
 
-def _conversion(call: str, how: str) -> str:
-    return f'and {how} it here would run code that it contains; convert it with python -c "{call}"'
+    Raises LayoutError: no file can be told to be the model.
+    """
+
+    @cached_property
+    def by_suffix(self) -> Mapping[str, str]:
+        """Ending of the model's own file → name that such a file gets."""
+        words = (word.partition("=") for word in self.endings.split())
+        return {suffix: own or self.file_name for suffix, _, own in words}
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """Every name under which the backend finds its model's file, the usual one first."""
+        return tuple(dict.fromkeys(name for name in (self.file_name, *self.by_suffix.values()) if name))
 
 
 UNKNOWN = ModelType(
     "",
     expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
-    rule=_unchanged,
+    rule=lambda _kind, tree, _is_single_file: dict(tree.files),
 )
 _XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
 _FORESTS = f"{_XGBOOST} .txt=model.txt .tl=checkpoint.tl"
@@ -254,7 +231,7 @@ _ROWS = (
     ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
     ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine", rule=_with_the_rest),
     ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, rule=_no_config),
-    ModelType("ensemble", expected="config.pbtxt and 1/", rule=_no_config),
+    ModelType("ensemble", "ensemble", expected="config.pbtxt and 1/", rule=_no_config),
 )
 TYPES = {row.name: row for row in _ROWS}
 _ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtllm": "tensorrtllm"}
@@ -262,11 +239,5 @@ _ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtll
 
 def model_type(text: str) -> ModelType:
     """The row of a type as anyone may write it: `onnx`, `ONNX:1.12`, `mt:onnx:1|…`."""
-    name, _, _ = text.strip().lower().removeprefix("mt:").partition(":")
-    name = name.strip()
+    name = text.strip().lower().removeprefix("mt:").partition(":")[0].strip()
     return TYPES.get(_ALIASES.get(name, name), UNKNOWN)
-
-
-def by_backend(backend: str) -> ModelType | None:
-    """The first row of this backend."""
-    return next((row for row in TYPES.values() if backend and row.backend == backend), None)

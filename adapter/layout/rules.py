@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, model_config, schema, textproto
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, is_recognised, model_type
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, is_recognised, model_type
 from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.volume.trees import Ends
 
-DEFAULT_VERSION = "1"
 MOST_WRAPPERS = 4
 """The number of directories that are looked at, the outermost one included."""
 SCHEMA_FILE = "_schema.json"
@@ -61,16 +61,20 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     if spec.schema_path and listing.schema is None:
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
     tree = _tree(listing, spec)
-    configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
+    configs: Mapping[str, ModelConfig] = {}
     try:
         check(file.path for file in listing.files)
+        configs = {} if listing.is_single_file else bundles.read(tree, contents)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
+        fronts = {OPTIONS_FILE, *(name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths))}
+        links = {file.path: file for file in listing.files if file.path in fronts}  # of the whole, where the model has none
         layout = replace(
-            _with_options(layout, listing),
+            layout,
+            links={**links, **layout.links},
             gpus=max(part.gpus for part in (layout, *layout.inner.values())),
             concurrency=min((config.concurrency for config in configs.values() if not config.is_ensemble), default=0),
         )
@@ -81,13 +85,6 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         found = shown(file.path for file in listing.files)
         raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected}") from error
     return layout
-
-
-def _with_options(layout: Layout, listing: Listing) -> Layout:
-    """What fronts read of the whole is that of the model that callers ask, unless that has its own."""
-    names = {OPTIONS_FILE} - layout.links.keys()
-    names |= {name for name, paths in CHAT_PATHS.items() if layout.links.keys().isdisjoint(paths)}
-    return replace(layout, links={**layout.links, **{file.path: file for file in listing.files if file.path in names}})
 
 
 def asked(layout: Layout) -> tuple[SourceFile, ...]:
@@ -125,12 +122,12 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         kind = TYPES["vllm"]
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
-    directory = version or DEFAULT_VERSION
+    directory = version or "1"
     if is_single_file and FILE_NAME in tree.files:
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
-    inside = Tree(kind.place(inner, is_single_file=is_single_file))
+    inside = Tree(kind.rule(kind, inner, is_single_file))
     if not inside:
         raise LayoutError("there are no files of a model")
     whole = Tree({**beside.files, **inside.prefixed(directory)})
@@ -169,15 +166,13 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     names = [name for name in tree.directory_names if not (is_residue(name) or name in repeats)]
     versions = [name for name in names if is_version(name)]
     odd = [name for name in names if is_odd(name)]
-    if len(versions) + len(odd) < len(names) or not names:
+    if not names or len(versions) + len(odd) < len(names) or (odd and is_recognised(kind, tree)):
         return None, tree, Tree({})
-    if not odd:
-        version = max(versions, key=int)
-        beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
-        return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
-    if is_recognised(kind, tree):
-        return None, tree, Tree({})
-    raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
+    if odd:
+        raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
+    version = max(versions, key=int)
+    beside = tree.without(*tree.directory_names, *filter(is_residue, tree.file_names))
+    return version, tree.below(version).without(SCHEMA_FILE), beside
 
 
 def _repeats(tree: Tree) -> set[str]:
@@ -199,14 +194,12 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
 
 def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> str:
     """What would work, in words. What a config says of itself counts more than the model type."""
-    if not configs:
-        return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
     if len(configs) > 1:
         return bundles.EXPECTED
-    (config,) = configs.values()
-    if config.is_ensemble:
-        return TYPES["ensemble"].expected
-    return f"config.pbtxt and {(by_backend(config.said.backend) or kind).expected}"
+    for config in configs.values():
+        expected = next((row for row in TYPES.values() if row.backend == config.backend()), kind).expected
+        return expected if expected.startswith(FILE_NAME) else f"{FILE_NAME} and {expected}"
+    return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
 
 
 def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
@@ -216,14 +209,10 @@ def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     An archive of `my-model/` has such a one. Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go
     adapter.
     """
-    tree = inner = Tree({file.path: file for file in listing.files})
-    for _ in range(MOST_WRAPPERS if spec is not None and spec.folders and not listing.is_single_file else 0):
+    tree = Tree({file.path: file for file in listing.files})
+    for inner in islice(tree.opened(OPTIONS_FILE), MOST_WRAPPERS if spec and spec.folders and not listing.is_single_file else 0):
         if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.candidates(inner):
             return inner
-        visible = inner.visible.without(OPTIONS_FILE)
-        if visible.file_names or len(visible.directory_names) != 1:
-            break
-        inner = visible.below(visible.directory_names[0])
     return tree
 
 

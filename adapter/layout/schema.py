@@ -1,12 +1,7 @@
 """
 The model schema that `schema_path` names: KServe's JSON list of a model's tensors.
 
-Owns its reading, the V2 datatypes, the batch rule, and how it gets into a config. Unknown keys are ignored, wrong ones refused
-with their JSON path.
-
-The schema decides which tensors exist, in which order, their type and dims. A config entry of the
-same name keeps its other fields (reshape, format, labels) and its comments; entries of other names
-go. An empty list in the schema changes nothing. Pure.
+Owns its reading, the V2 datatypes and the batch rule. Unknown keys are ignored, wrong ones refused with their JSON path. Pure.
 
 Source: kserve/modelmesh-runtime-adapter `internal/modelschema`; datatypes of the Open Inference
 Protocol; Triton core `ValidateIOShape` for what `dims` may hold.
@@ -15,21 +10,15 @@ Protocol; Triton core `ValidateIOShape` for what `dims` may hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from adapter.errors import InvalidModel
-from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, splice
 from adapter.layout.tree import shortened
 from adapter.model import is_utf8
 
-DATATYPES = {
-    "BOOL": "TYPE_BOOL",
-    "UINT8": "TYPE_UINT8", "UINT16": "TYPE_UINT16", "UINT32": "TYPE_UINT32", "UINT64": "TYPE_UINT64",
-    "INT8": "TYPE_INT8", "INT16": "TYPE_INT16", "INT32": "TYPE_INT32", "INT64": "TYPE_INT64",
-    "FP16": "TYPE_FP16", "BF16": "TYPE_BF16", "FP32": "TYPE_FP32", "FP64": "TYPE_FP64",
-    "BYTES": "TYPE_STRING", "STRING": "TYPE_STRING",
-}  # fmt: skip
+_NAMES = "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 BF16 FP32 FP64 STRING"
+DATATYPES = {name: f"TYPE_{name}" for name in _NAMES.split()} | {"BYTES": "TYPE_STRING"}
 """V2 datatype → Triton's enum."""
 
 VARIABLE = -1
@@ -46,11 +35,6 @@ class Tensor(NamedTuple):
     name: str
     data_type: str
     dims: tuple[int, ...]
-
-    @property
-    def dims_field(self) -> str:
-        """As a config has it."""
-        return f"dims: [ {', '.join(map(str, self.dims))} ]"
 
 
 class Schema(NamedTuple):
@@ -115,41 +99,3 @@ def _typed(value: Any, kind: type, path: str) -> Any:
     if type(value) is not kind:
         raise InvalidModel(f"the schema has {_KINDS[type(value)]} at {path}, {_KINDS[kind]} is expected")
     return value
-
-
-def schema_edits(text: str, config: Iterable[Field], side: str, said: Iterable[Any], tensors: tuple[Tensor, ...]) -> list[Edit]:
-    """
-    What to change in the config's text; the side is `input` or `output`, and `said` is what protobuf reads there.
-
-    Raises:
-        InvalidModel: the config has two entries of one name.
-    """
-    if not tensors:
-        return []
-    fields = [field for field in config if field.name == side]
-    entries: dict[str, Value] = {}
-    for entry, known in zip(inner(fields, side), said, strict=True):
-        if known.name and known.name in entries:
-            place = position(text, entry.start)
-            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(known.name)} is there twice")
-        entries[known.name] = entry
-    if list(entries) == [tensor.name for tensor in tensors]:
-        return [edit for tensor in tensors for edit in _entry_edits(entries[tensor.name], tensor)]
-    block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
-    if not fields:
-        return [Edit(len(text), len(text), block if not text or text.endswith("\n") else "\n" + block)]
-    first, *others = fields
-    return [Edit(first.start, first.end, block), *(Edit(field.start, field.end) for field in others)]
-
-
-def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
-    """One entry of its own, ending in a newline."""
-    if entry is None:
-        return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  {tensor.dims_field}\n}}\n"
-    return f"{side} {splice(text, sorted(_entry_edits(entry, tensor)), entry.start, entry.end)}\n"
-
-
-def _entry_edits(entry: Value, tensor: Tensor) -> list[Edit]:
-    """Give an entry of the config the tensor's type and dims."""
-    new = Edit(entry.start + 1, entry.start + 1, f" data_type: {tensor.data_type} {tensor.dims_field}")
-    return [new, *(Edit(field.start, field.end) for field in entry.fields if field.name in ("data_type", "dims"))]

@@ -57,7 +57,7 @@ class Field(NamedTuple):
 
     name: str
     """As written; an extension's or Any's name keeps its brackets."""
-    values: list[Value]
+    values: tuple[Value, ...]
     """One value, or those of a list."""
     start: int
     end: int
@@ -127,7 +127,7 @@ class _Scanner:
                     self.wanted("',' or ']'")
                 values.append(self.value(depth))
             self.accept(",", ";")
-            found.append(Field(name, values, start, self.passed))
+            found.append(Field(name, tuple(values), start, self.passed))
         return tuple(found)
 
     def name(self, closer: str) -> str:

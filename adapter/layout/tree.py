@@ -12,8 +12,7 @@ Source: Triton core `ModelLifeCycle::VersionsToLoad` and `GetSubdirs`' callers i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
 
 from adapter.errors import InvalidModel, some
 from adapter.model import SourceFile
@@ -22,8 +21,7 @@ from adapter.paths import path_problem
 SHOWN_PATHS = 12
 SHOWN_LENGTH = 80
 RULE = f"a version is a number from 0 to {2**63 - 1} without sign or leading zeros"
-_LONGEST = len(str(2**63 - 1))
-_VERSION = re.compile(rf"0|[1-9][0-9]{{0,{_LONGEST - 1}}}")
+_VERSION = re.compile("0|[1-9][0-9]{0,18}")
 
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
@@ -37,35 +35,20 @@ class LayoutError(InvalidModel):
 
 
 class Tree:
-    """
-    Files by their path relative to one directory.
+    """Files by their path relative to one directory."""
 
-    A directory of it holds the same paths, which may be long and many: they are cut where the files are asked for.
-    """
-
-    def __init__(self, files: Mapping[str, SourceFile], prefix: str = "") -> None:
-        """`prefix`, of trees made here: the path of the directory, with which every path of the files begins."""
-        self._whole, self._prefix = files, prefix
-        cut = len(prefix)
-        names: list[str] = []
+    def __init__(self, files: Mapping[str, SourceFile]) -> None:
+        self.files = files
         self._below: dict[str, dict[str, SourceFile]] = {}
         for path, file in files.items():
-            slash = path.find("/", cut)
-            if slash < 0:
-                names.append(path[cut:])
-            else:
-                self._below.setdefault(path[cut:slash], {})[path] = file
-        self.file_names = sorted(names)
+            name, slash, rest = path.partition("/")
+            if slash:
+                self._below.setdefault(name, {})[rest] = file
+        self.file_names = sorted(path for path in files if "/" not in path)
         self.directory_names = sorted(self._below)
 
     def __bool__(self) -> bool:
-        return bool(self._whole)
-
-    @cached_property
-    def files(self) -> Mapping[str, SourceFile]:
-        """The files by their paths."""
-        cut = len(self._prefix)
-        return {path[cut:]: file for path, file in self._whole.items()} if cut else self._whole
+        return bool(self.files)
 
     @property
     def names(self) -> list[str]:
@@ -74,20 +57,26 @@ class Tree:
 
     def below(self, name: str) -> Tree:
         """The directory of this name."""
-        return Tree(self._below.get(name, {}), f"{self._prefix}{name}/")
+        return Tree(self._below.get(name, {}))
 
-    def without(self, *entries: str) -> Tree:
-        """What remains when these entries at the top are left out; a directory has a slash behind its name."""
-        gone = frozenset(entries)
-        return Tree({path: file for path, file in self.files.items() if "".join(path.partition("/")[:2]) not in gone})
+    def without(self, *names: str) -> Tree:
+        """What remains when the files and directories of these names at the top are left out."""
+        gone = frozenset(names).intersection(self.names)
+        return Tree({path: file for path, file in self.files.items() if path.partition("/")[0] not in gone}) if gone else self
 
-    @cached_property
+    @property
     def visible(self) -> Tree:
         """Without what tools leave behind at the top (`.cache`, `.gitattributes`, `__pycache__`), unless that is all."""
-        residue = list(filter(is_residue, self.names))
-        if not residue:
-            return self
-        return self.without(*residue, *(f"{name}/" for name in residue)) or self
+        return self.without(*filter(is_residue, self.names)) or self
+
+    def opened(self, *ignored: str) -> Iterator[Tree]:
+        """The directory, then what is in the one directory that is all of it, and so on; names that are ignored may lie beside it."""
+        tree: Tree | None = self
+        while tree is not None:
+            yield tree
+            entries = tree.visible.without(*ignored)
+            is_all = len(entries.directory_names) == 1 and not entries.file_names
+            tree = entries.below(entries.directory_names[0]) if is_all else None
 
     def prefixed(self, directory: str) -> dict[str, SourceFile]:
         """The files by their path as seen from above this directory."""
@@ -132,10 +121,10 @@ def is_residue(name: str) -> bool:
     return name.startswith(".") or name in _RESIDUE
 
 
-def shown(paths: Iterable[str]) -> str:
-    """Some paths for an error text, on one line."""
+def shown(paths: Iterable[str], most: int = SHOWN_PATHS) -> str:
+    """Some paths or names for an error text, on one line."""
     ordered = sorted(paths)
-    return some([*map(shortened, ordered[:SHOWN_PATHS]), *ordered[SHOWN_PATHS:]], SHOWN_PATHS) or "nothing"
+    return some([*map(shortened, ordered[:most]), *ordered[most:]], most) or "nothing"
 
 
 def shortened(path: str) -> str:

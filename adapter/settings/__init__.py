@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar, cast, get_type_hints
+from dataclasses import fields, replace
+from typing import Any, Self, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings, memory_bytes
 from adapter.settings.fronts import HttpSettings, LlmSettings, RestProxySettings, SageMakerSettings, V2Settings
@@ -33,8 +33,24 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class _Groups(Group):
+    """Groups of settings, each by its name."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """
+        Read the environment (or a mapping like it). A variable that is empty counts as absent.
+
+        Raises:
+            SettingsError: with every problem.
+        """
+        settings = cls(**_groups(get_type_hints(cls), environ))
+        if problems := list(settings.problems()):
+            raise SettingsError(problems)
+        return settings
+
+
+class Settings(_Groups):
     """Everything, read once at start and passed on by concern."""
 
     spi: SpiSettings
@@ -50,19 +66,6 @@ class Settings:
     v2: V2Settings
     rest_proxy: RestProxySettings
     llm: LlmSettings
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        """
-        Read the environment (or a mapping like it). A variable that is empty counts as absent.
-
-        Raises:
-            SettingsError: with every problem.
-        """
-        settings = cls(**_groups(GROUPS, environ))
-        if problems := list(settings.problems()):
-            raise SettingsError(problems)
-        return settings
 
     @property
     def disk_budget_bytes(self) -> int:
@@ -101,8 +104,7 @@ class Settings:
             yield f"the adapter (ADAPTER_PORT, ADAPTER_ENDPOINT) and Triton (RUNTIME_PORT, RUNTIME_ENDPOINT) are both {self.triton.reach}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProxySettings:
+class ProxySettings(_Groups):
     """Of a process that is the REST proxy of a ModelMesh pod, and nothing else."""
 
     telemetry: TelemetrySettings
@@ -117,13 +119,8 @@ class ProxySettings:
         port = read(RestProxySettings, environ, []) if environ.get("REST_PROXY_LISTEN_PORT") else None
         return port is not None and bool(port.listen_port) and not any(environ.get(name) for name in (MEMORY, *LOADERS))
 
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ProxySettings:
-        """As `Settings.from_env`, of fewer variables. Raises SettingsError."""
-        return cls(**_groups(get_type_hints(cls), environ))
 
-
-GROUPS: dict[str, type[Group]] = get_type_hints(Settings)
+GROUPS: dict[str, type[Any]] = get_type_hints(Settings)
 """Name → class of each group, in the order of the table."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.settings import kinds
@@ -21,11 +20,8 @@ tried again, so no size that we tell may be that small.
 
 Source: modelmesh `ModelMesh.java` 2458-2460, observed on the real one.
 """
-MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-"""Of a container's own control group, of version 2 and of version 1. Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CapacitySettings(Group):
     """What is announced to ModelMesh, and the arithmetic of sizes."""
 
@@ -98,10 +94,14 @@ class CapacitySettings(Group):
 
 
 def memory_bytes(groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """How much memory this container may have: its control group's limit, where that is less than all that the machine has."""
+    """
+    How much memory this container may have: its control group's limit, where that is less than all that the machine has.
+
+    Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`.
+    """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [machine]
-    for name in MEMORY_LIMITS:
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of version 2, of version 1
         with suppress(OSError, ValueError):  # another version of control groups, or `max`
             limits.append(int((groups / name).read_text()) or machine)
     return min(limits)

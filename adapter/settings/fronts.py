@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.settings import kinds
@@ -13,12 +12,10 @@ from adapter.units import Endpoint
 
 PLATFORM_PORT = 8080
 """Where SageMaker calls a container. Source: AWS, "Custom Inference Code with Hosting Services"."""
-OUTPUT_FORMATTERS = ("auto", "json", "jsonlines", "sse")
-ROLLING_BATCHES = ("auto", "disable", "vllm", "lmi-dist", "trtllm", "scheduler")
+ROLLING_BATCH = choice("word", "auto", "disable", "vllm", "lmi-dist", "trtllm", "scheduler")
 """As DJL Serving names them: which engine batches is the model's own affair here."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class HttpSettings(Group):
     """What all HTTP fronts share."""
 
@@ -62,7 +59,6 @@ class HttpSettings(Group):
             yield "HTTP_TLS_CERT and HTTP_TLS_KEY need each other, and one of them is not set"
 
 
-@dataclass(frozen=True, kw_only=True)
 class SageMakerSettings(Group):
     """The HTTP front of SageMaker's multi-model contract."""
 
@@ -91,7 +87,6 @@ class SageMakerSettings(Group):
             object.__setattr__(self, "port", self.bind_to_port or (PLATFORM_PORT if self.is_multi_model else 0))
 
 
-@dataclass(frozen=True, kw_only=True)
 class V2Settings(Group):
     """The HTTP front of the V2 inference protocol."""
 
@@ -108,7 +103,6 @@ class V2Settings(Group):
             yield "V2_REPOSITORY_API is for this pod's Triton, and V2_REST_ENDPOINT names another server"
 
 
-@dataclass(frozen=True, kw_only=True)
 class RestProxySettings(Group):
     """The variables of KServe's REST proxy: V2 REST before ModelMesh."""
 
@@ -136,7 +130,6 @@ class RestProxySettings(Group):
             yield "REST_PROXY_USE_TLS is on, but MM_TLS_KEY_CERT_PATH and MM_TLS_PRIVATE_KEY_PATH are not both set"
 
 
-@dataclass(frozen=True, kw_only=True)
 class LlmSettings(Group):
     """The HTTP front for language models. A model's own `serving.properties` overrides what begins with `OPTION_`."""
 
@@ -146,9 +139,9 @@ class LlmSettings(Group):
     """The model of paths that name none (`/invocations`, `/generate`). Default: the only model that is loaded."""
     is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", kinds.BOOLEAN, "false")
     """Answer `/invocations` and `/predictions` as TGI does: a list, token details, SSE."""
-    output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice("word", *OUTPUT_FORMATTERS), "auto")
+    output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice("word", "auto", "json", "jsonlines", "sse"), "auto")
     """Form of a stream. `jsonlines` and `sse` stream by default; `auto`: `jsonlines`, with TGI `sse`."""
     is_streaming: bool = setting("OPTION_ENABLE_STREAMING", kinds.BOOLEAN, "false")
     """Stream by default."""
-    rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice("word", *ROLLING_BATCHES), "auto")
+    rolling_batch: str = setting("OPTION_ROLLING_BATCH", ROLLING_BATCH, "auto")
     """Schema. `disable`: always the dynamic one; else the rolling one for a prompt, the dynamic one for a list."""

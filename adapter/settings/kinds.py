@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, dataclass_transform
 
 from adapter.units import parse_bool, parse_bytes, parse_endpoint, parse_int, parse_number, parse_port
 
@@ -32,9 +32,6 @@ class Secret:
     """A text that is hidden when it is printed, logged or formatted."""
 
     text: str = field(repr=False)
-
-    def __str__(self) -> str:
-        return "***"
 
 
 class Kind(NamedTuple):
@@ -166,9 +163,12 @@ def setting(env: str, kind: Kind, default: str | None) -> Any:
     return field(metadata={"env": env, "kind": kind, "default": default})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
 class Group:
-    """Base of the dataclasses of settings."""
+    """Base of the dataclasses of settings: each class below it is one, frozen and with keywords alone."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def problems(self) -> Iterator[str]:
         """What cannot work beside the bounds of each setting, a sentence each."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from adapter.settings import kinds
 from adapter.settings.kinds import Group, Secret, setting
@@ -21,7 +20,6 @@ Source: gRPC over HTTP/2, ASCII-Value; spaces at its ends may be taken away on t
 """
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpiSettings(Group):
     """Where ModelMesh reaches the adapter."""
 
@@ -38,7 +36,6 @@ class SpiSettings(Group):
         return self.endpoint or (Endpoint(host="localhost", port=self.port) if self.port else None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TritonSettings(Group):
     """How the adapter reaches Triton."""
 
@@ -98,7 +95,6 @@ class TritonSettings(Group):
         return self.endpoint or Endpoint(host="localhost", port=self.port)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompanionSettings(Group):
     """Triton as a child of the adapter."""
 
@@ -108,7 +104,6 @@ class CompanionSettings(Group):
     """Time for that program to end, after `GRACE_PERIOD_SECONDS`; then it is killed."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TelemetrySettings(Group):
     """What operators see."""
 
@@ -120,7 +115,6 @@ class TelemetrySettings(Group):
     """`json`, `text`, or `auto`: text on a terminal, else JSON."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LifetimeSettings(Group):
     """The end of the process."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
@@ -13,7 +12,6 @@ REPOSITORY_DIR = "_triton_models"
 CACHE_DIR = "_adapter"
 
 
-@dataclass(frozen=True, kw_only=True)
 class VolumeSettings(Group):
     """The volume shared with Triton."""
 
@@ -56,7 +54,6 @@ class VolumeSettings(Group):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class PullSettings(Group):
     """How models are pulled."""
 

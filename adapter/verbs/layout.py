@@ -19,6 +19,7 @@ from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
 from adapter.model import Layout, ModelSpec, SourceFile, id_problem
 from adapter.storage.mounted.local import list_folder
+from adapter.storage.search import check_readable
 from adapter.volume.trees import read_ends
 
 MOST_ENTRIES = 20
@@ -51,11 +52,12 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
             schema_path=None if schema_path is None else str(schema_path),
             **parameters.split(params)[0],
         )
-        contents = {file: (root / file.path).read_bytes() for file in rules.wanted(listing)}
         if schema_path is not None:
-            schema = SourceFile(schema_path.name, schema_path.stat().st_size, "")
-            listing = replace(listing, schema=schema)
-            contents[schema] = schema_path.read_bytes()
+            listing = replace(listing, schema=SourceFile(schema_path.name, schema_path.stat().st_size, ""))
+        contents = {}
+        for file in rules.wanted(listing):
+            check_readable(file, listing.origin)
+            contents[file] = (schema_path if schema_path and file is listing.schema else root / file.path).read_bytes()
         layout = rules.plan(spec, listing, contents)
         found = rules.finished(layout, {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)})
     except InvalidModel as error:
@@ -67,10 +69,10 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
 
 def _refusal(error: InvalidModel, paths: list[str]) -> str:
     """Where the tree is what is wrong, with that tree and what would have worked."""
-    reason = error.__cause__
-    if not isinstance(reason, LayoutError) or not reason.expected:
-        return f"\nthe model cannot be loaded: {error.text}\n"
-    return f"\nthe model cannot be loaded: {reason}\n\n{_drawn('found', dict.fromkeys(paths, ''))}\nTriton expects {reason.expected}\n"
+    reason, found = error.__cause__, _drawn("found", dict.fromkeys(paths, ""))
+    if isinstance(reason, LayoutError) and reason.expected:
+        return f"\nthe model cannot be loaded: {reason}\n\n{found}\nTriton expects {reason.expected}\n"
+    return f"\nthe model cannot be loaded: {error.text}\n"
 
 
 def _plan(name: str, paths: list[str], left: list[str], found: Layout) -> str:
@@ -85,10 +87,9 @@ def _plan(name: str, paths: list[str], left: list[str], found: Layout) -> str:
         for path, content in part.written.items():
             lines = content.decode(errors="replace").splitlines() or ["(empty)"]
             blocks.append("\n".join([f"{model}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n")
-    refusals = [f"Triton may refuse this model: {found.hint}"] if found.hint else []
-    blocks += [f"warning: {warning}\n" for warning in (*found.warnings, *refusals)]
-    if left:
-        blocks.append(f"not placed: {some(left, MOST_ENTRIES)}\n")
+    blocks += [f"warning: {warning}\n" for warning in found.warnings]
+    blocks += [f"warning: Triton may refuse this model: {found.hint}\n"] if found.hint else []
+    blocks += [f"not placed: {some(left, MOST_ENTRIES)}\n"] if left else []
     return "\n".join(["", _drawn("found", dict.fromkeys(paths, "")) + _drawn("placed", placed), *blocks])
 
 

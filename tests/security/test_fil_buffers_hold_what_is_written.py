@@ -225,6 +225,15 @@ def test_a_users_own_config_with_too_few_features_is_refused(forests):
         laid_out(forests / name, config=own(name, columns=columns))
 
 
+def test_dims_whose_product_is_beyond_all_numbers_are_no_defect(forests):
+    """Python shows no number of more than 4,300 digits."""
+    name = "xgboost-softprob-3.json"
+    dims = f"[ {', '.join([str(2**62)] * 300)} ]"
+    laid_out(forests / name, config=own(name, dims=dims, more=PROBABILITIES))
+    with pytest.raises(InvalidModel, match=r"makes room for 9223372036854775807 numbers in output__0"):
+        laid_out(forests / name, config=own(name, dims=dims, more=CLASS))
+
+
 @pytest.mark.parametrize(
     "config",
     [

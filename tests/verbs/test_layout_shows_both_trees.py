@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -155,3 +156,18 @@ def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
     ):
         found = looked(path, **options)
         assert words in found.errors and (found.code, found.text) == (2, "")
+
+
+def test_what_a_load_would_not_read_is_refused_here_too(folder, tmp_path):
+    """A schema of more than 4 MiB, or such a config: before it is read."""
+    schema = tmp_path / "schema.json"
+    for path, files, options in (
+        (schema, {"model.onnx": ""}, {"schema": schema}),
+        (tmp_path / "net/config.pbtxt", {"1/model.onnx": ""}, {}),
+    ):
+        top = folder(files)
+        path.touch()
+        os.truncate(path, 2**40)
+        found = looked(top, **options)
+        assert found.code == cli.FAILED
+        assert f"{path.name}" in found.text and "bytes" in found.text

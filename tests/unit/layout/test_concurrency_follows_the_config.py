@@ -17,6 +17,7 @@ from tests.builders import a_listing, a_spec
         ("instance_group { count: 3 passive: true }", 1),
         ("max_batch_size: 8 dynamic_batching { }", 16),
         ("max_batch_size: 8 instance_group { count: 2 } dynamic_batching { default_queue_policy { max_queue_size: 100 } }", 132),
+        ("instance_group { count: 2147483647 } instance_group { count: 1 }", 2**31 - 1),
     ],
 )
 def test_instances_batches_and_queue_count(config: str, requests: int) -> None:

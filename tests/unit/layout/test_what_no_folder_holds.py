@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -121,3 +122,34 @@ def test_the_layouts_files_are_what_is_fetched():
 
     assert [file.path for file in found.files] == ["labels.txt", "2/model.onnx"]
     assert found.size_bytes == 2
+
+
+MANY = 30_000
+VERSIONS = [f"{number}/model.onnx" for number in range(MANY)]
+NAMED = "version_policy { specific { versions: [ " + ", ".join(map(str, range(1, 2 * MANY, 2))) + " ] } }"
+
+
+@pytest.mark.parametrize(
+    ("files", "config"),
+    [
+        (VERSIONS, f"backend: 'onnxruntime' {NAMED}"),
+        (["labels.txt"], f"platform: 'ensemble' {NAMED}"),
+        ([*VERSIONS, *(f"label{number}" for number in range(MANY))], None),
+    ],
+    ids=["named by the policy", "named by the policy alone", "beside files"],
+)
+def test_many_versions_take_little_time(files, config):
+    """A config of 1 MiB and a listing of 100,000 files would hold a thread for minutes if each version were sought in a list."""
+    listing = a_listing(files if config is None else [*files, "config.pbtxt"])
+    contents = {file: str(config).encode() for file in rules.wanted(listing)}
+    started = time.process_time()
+
+    assert rules.plan(a_spec(), listing, contents).links
+    assert time.process_time() - started < 4
+
+
+def test_a_policy_of_many_versions_is_told_in_part():
+    """A text does not grow with the config."""
+    listing = a_listing(["config.pbtxt", "0/model.onnx"])
+    with pytest.raises(InvalidModel, match=r"specific versions 1, 3, .* and 29990 more, and there is only directory 0;"):
+        rules.plan(a_spec(), listing, {listing.find("config.pbtxt"): NAMED.encode()})
