@@ -24,8 +24,9 @@ from aiohttp import hdrs, http_exceptions, web
 from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError, ListenError, StartError
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
+from adapter.fronts.answers import JSON, bytes_answer
 from adapter.fronts.bodies import CONNECTIONS, IN_FLIGHT, REFUSED, SECONDS, Bodies, Budget
+from adapter.fronts.failures import UNAVAILABLE, HttpError, status_of
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs

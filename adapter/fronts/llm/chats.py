@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import InvalidModel
-from adapter.fronts.answers import UNAVAILABLE, HttpError
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.children import Child, ChildEnded
+from adapter.fronts.failures import UNAVAILABLE, HttpError
 from adapter.fronts.llm.parameters import BadParameter
 from adapter.model import CHAT_PATHS, CHAT_TEMPLATE_FILE, TOKENIZER_FILE
 from adapter.serving import KnownModel

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""

@@ -23,8 +23,9 @@ import orjson
 from aiohttp import web
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, ModelNotLoaded, ServerUnavailable
-from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, Stream, event, json_answer
+from adapter.fronts.answers import Stream, event, json_answer
 from adapter.fronts.edge import Front, Request, Route
+from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
 from adapter.fronts.llm.generating import Collector, lines_of, texts, total

@@ -7,8 +7,6 @@ Source: the V2 predict protocol, and Triton's extensions of it, as `docs/protoco
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -16,17 +14,18 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
-from adapter.fronts.bodies import FREE_BYTES, structured
+from adapter.fronts.answers import BINARY, JSON, bytes_answer, compressed, json_answer
+from adapter.fronts.bodies import FREE_BYTES
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, head_of, inferred
+from adapter.fronts.failures import UNAVAILABLE, HttpError
+from adapter.fronts.json_bodies import structured
+from adapter.fronts.v2.answers import inferred, streamed_as_triton, whole
+from adapter.fronts.v2.requests import Index, Unload, flat_meant, head_of, overrides_of
 from adapter.lifecycle.repository_calls import RepositoryCalls
-from adapter.model import Overrides, ServerModel
+from adapter.model import ServerModel
 from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
 
@@ -35,8 +34,9 @@ SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_da
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 RESTORE_SECONDS = 60.0
 """So long the front is not ready because of models that are being loaded again."""
+PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
+HEADER_LENGTH = "Inference-Header-Content-Length"
 _VERSION = re.compile(r"[0-9]{1,18}")
-CONFIG, FILE = "config", "file:"
 Question = Callable[[TritonInference, str, str], Awaitable[Mapping[str, Any]]]
 """Of a model and a version."""
 
@@ -136,12 +136,12 @@ class _Handlers:
     async def generate(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
         info = await self.inference.model_info(model)
-        return compressed(await generate.whole(self.inference, model, await request.read_by(generate.meant, info, model.version)))
+        return compressed(await whole(self.inference, model, await request.read_by(flat_meant, info, model.version)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
-        asked = await request.read_by(generate.meant, await self.inference.model_info(model), model.version)
-        return await generate.streamed_as_triton(self.inference, model, asked, request)
+        asked = await request.read_by(flat_meant, await self.inference.model_info(model), model.version)
+        return await streamed_as_triton(self.inference, model, asked, request)
 
     def _model(self, request: Request) -> KnownModel:
         """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
@@ -155,7 +155,7 @@ class _Handlers:
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, asked = self._opened(), await request.read_by(structured, _Index)
+        api, asked = self._opened(), await request.read_by(structured, Index)
         return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not asked.ready])
 
     async def load(self, request: Request) -> web.Response:
@@ -167,7 +167,7 @@ class _Handlers:
     async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
-        asked = await request.read_by(structured, _Unload)
+        asked = await request.read_by(structured, Unload)
         await api.unload(name, has_dependents=asked.parameters.unload_dependents)
         return web.Response()
 
@@ -183,45 +183,6 @@ def _health(request: Request, word: str, *, is_well: bool) -> web.Response:
     if JSON in ",".join(request.headers.getall("Accept", ())).lower():
         return json_answer({word: is_well}, status)
     return web.Response(status=status)
-
-
-class _Index(msgspec.Struct):
-    ready: bool = False
-
-
-class _Load(msgspec.Struct):
-    parameters: dict[str, str] = {}
-
-
-class _Flags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    unload_dependents: bool = False
-
-
-class _Unload(msgspec.Struct):
-    parameters: _Flags = _Flags()
-
-
-def overrides_of(body: bytes) -> Overrides:
-    """Of a request for a load. Raises HttpError: 400."""
-    found: dict[str, str | bytes] = {}
-    for key, value in structured(_Load, body).parameters.items():
-        if key != CONFIG and not key.startswith(FILE):
-            raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
-        found[key] = value if key == CONFIG else _content(key, value)
-    if found and CONFIG not in found:
-        raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
-    return found
-
-
-def _content(key: str, text: str) -> bytes:
-    place = key.removeprefix(FILE)
-    parts = place.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in place or "\\" in place:
-        raise HttpError(400, f"the parameter {key!r} must name a file inside the model: {FILE + '<version>/<name>'!r}")
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise HttpError(400, f"the parameter {key!r} is no base64") from None
 
 
 def _row(row: ServerModel) -> Mapping[str, str]:

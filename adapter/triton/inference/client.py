@@ -104,7 +104,8 @@ class TritonInference:
             if failed.failure is not Failure.UNSUPPORTED or "decoupled" not in failed.text:
                 raise
         found: list[Any] = []
-        async with aclosing(self.stream(request)) as answers:
+        whole = service_pb2.ModelInferRequest.FromString(wire) if wire else request
+        async with aclosing(self.stream(whole)) as answers:
             async for answer in answers:
                 if answer.outputs or not is_final(answer):
                     found.append(answer)

@@ -10,7 +10,7 @@ from aiohttp import web
 from adapter.fronts.answers import json_answer
 from adapter.fronts.bodies import FREE_BYTES
 from adapter.fronts.edge import Request
-from adapter.fronts.v2.infer import head_of, meant
+from adapter.fronts.v2.requests import head_of, meant
 from tests.messages import tensors_of
 from tests.unit.fronts.rigs import parts_of, route, served
 

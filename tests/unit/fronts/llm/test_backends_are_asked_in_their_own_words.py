@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.parameters import RULES, BadParameter, BadPayload
 from adapter.inference import ModelInfo, parameters_of

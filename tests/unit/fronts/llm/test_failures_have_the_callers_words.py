@@ -8,7 +8,7 @@ import pytest
 
 from adapter import errors
 from adapter.errors import AdapterError
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
 from adapter.fronts.llm.schemas import Dynamic, Lmi, Tgi
 from adapter.inference import Failure, InferenceFailed

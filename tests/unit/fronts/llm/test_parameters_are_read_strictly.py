@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.llm.parameters import ALIASES, RULES, BadParameter, BadPayload, Wishes, wishes_of
 
 HUGE = 10**400

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
-from adapter.fronts.answers import is_out_of_memory
+from adapter.fronts.failures import is_out_of_memory
 from adapter.fronts.llm.routes import Answering
 from adapter.fronts.sagemaker import model_id_of, page
 from adapter.inference import Failure, InferenceFailed
