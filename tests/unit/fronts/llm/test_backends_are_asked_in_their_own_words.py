@@ -131,6 +131,7 @@ def test_any_other_model_has_inputs_of_that_name_or_parameters_of_the_request() 
 
 LACKING = [
     ("vllm", {"n": 2}, "n"),
+    *((kind, {"num_beams": 2}, "num_beams") for kind in ("vllm", "tensorrt_llm", "tensorrt_llm_api")),
     ("vllm", {"do_sample": True, "typical_p": 0.5}, "typical_p"),
     ("tensorrt_llm", {"ignore_eos_token": True}, "ignore_eos_token"),
     ("tensorrt_llm", {"grammar": {}}, "grammar"),

@@ -41,7 +41,7 @@ TABLE: list[tuple[HttpError | AdapterError, int, int, str | None]] = [
 
 @pytest.mark.parametrize(("error", "lmi", "tgi", "kind"), TABLE, ids=repr)
 def test_the_table(error: HttpError | AdapterError, lmi: int, tgi: int, kind: str | None) -> None:
-    assert (Lmi().status(error, ("m",)), Tgi().status(error, ("m",))) == (lmi, tgi)
+    assert [schema.status(error, ("m",)) for schema in (Lmi(), Dynamic(), Tgi())] == [lmi, lmi, tgi]
     body: dict[str, Any] = {"error": error.text} | ({"error_type": kind} if kind else {})
     assert Tgi().failed(tgi, error) == body
 
