@@ -133,20 +133,20 @@ class OpenAi(Lmi):
         )
         return self._wishes
 
-    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+    def answer(self, ends: Sequence[Collector]) -> Any:
         """As `Lmi`: a choice each, those of one prompt beside each other."""
         choices = [
             {
                 "index": index,
                 **({"message": {"role": "assistant", "content": end.text, "refusal": None}} if self.is_chat else {"text": end.text}),
-                "logprobs": self._log_probs(end.tokens or ()) if has_details else None,
+                "logprobs": self._log_probs(end.tokens or ()) if end.wishes.has_details else None,
                 "finish_reason": _reason(end),
             }
             for index, end in enumerate(ends)
         ]
         return {**self._same, "model": self.model, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
 
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+    async def stream(self, lines: Sequence[Lines]) -> Values:
         """As `Lmi`: pieces of choices, each as soon as it is there."""
         ends: list[Collector | None] = [None] * len(lines)
         begun: set[int] = set()
@@ -160,7 +160,7 @@ class OpenAi(Lmi):
                         yield self._piece(index, text=self._wishes.prompts[index])
                 if token.text:
                     said: dict[str, Any] = {"delta": {"content": token.text}} if self.is_chat else {"text": token.text}
-                    yield self._piece(index, **said, logprobs=self._log_probs([token]) if has_details else None)
+                    yield self._piece(index, **said, logprobs=self._log_probs([token]) if self._wishes.has_details else None)
                 if end is not None:
                     ends[index] = end
                     said = {"delta": {}} if self.is_chat else {"text": ""}

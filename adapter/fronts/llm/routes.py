@@ -236,13 +236,13 @@ class Answering:
             if not wishes.is_stream:
                 ends = await texts(self._inference, info, wishes)
                 headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
-                return json_answer(schema.answer(ends, has_details=wishes.has_details), headers=headers)
+                return json_answer(schema.answer(ends), headers=headers)
             is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
             stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
             async with AsyncExitStack() as stack:
                 sources = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
                 lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
-                async with aclosing(schema.stream(lines, has_details=wishes.has_details)) as values:
+                async with aclosing(schema.stream(lines)) as values:
                     async for value in values:
                         await stream.write(framed(value))
         except (HttpError, AdapterError) as error:

@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, all_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of, with_sequences
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, wishes_of, with_sequences
 from adapter.inference import Failure, InferenceFailed
 from adapter.settings.fronts import LlmSettings
 
@@ -57,54 +57,54 @@ class Lmi:
     """An answer that is no stream is one of all prompts."""
 
     def read(self, value: Any) -> Wishes:
-        """Of a parsed body. Raises BadPayload; HttpError 400."""
+        """Of a parsed body. Raises HttpError: 400."""
         if not isinstance(value, dict):
-            raise BadPayload("the body must be a JSON object with inputs")
+            raise HttpError(400, "the body must be a JSON object with inputs")
         inputs = value.get("inputs")
         prompts: list[Any] = inputs if isinstance(inputs, list) and self.is_dynamic else [inputs]
         if not prompts or not all(isinstance(prompt, str) and prompt for prompt in prompts):
             kind = "a text" if self.is_tgi else "a text, or a list of texts,"
-            raise BadPayload(f"inputs must be {kind} and not empty")
+            raise HttpError(400, f"inputs must be {kind} and not empty")
         if len(prompts) > MOST_PROMPTS:
-            raise BadPayload(f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
+            raise HttpError(400, f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
         wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
         if not isinstance(is_stream, bool | None):
-            raise BadPayload("stream must be true or false")
+            raise HttpError(400, "stream must be true or false")
         wishes = replace(wishes, prompts=prompts, is_stream=is_stream)
         if self.is_dynamic:
             return replace(wishes, has_details=False, is_dynamic=True)
         return wishes if self.is_tgi else with_sequences(wishes)
 
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+    async def stream(self, lines: Sequence[Lines]) -> Values:
         """The lines of a stream, out of the tokens of each prompt; here there is one."""
         index = 0
         async for token, end in lines[0]:
             index += 1
-            yield self.line(token, index, end, has_details=has_details)
+            yield self.line(token, index, end)
 
-    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+    def answer(self, ends: Sequence[Collector]) -> Any:
         """An answer that is no stream: of all prompts, or of all sequences of one."""
         if self.is_list:
-            return [self.whole(end, has_details=has_details) for end in ends]
+            return [self.whole(end) for end in ends]
         best, *others = sorted(ends, key=lambda end: sum(token.log_prob or 0 for token in end.tokens or ()), reverse=True)
-        value = dict(self.whole(best, has_details=has_details))
+        value = dict(self.whole(best))
         if others:
-            details = [self.whole(end, has_details=True) for end in others]
+            details = [self.whole(end) for end in others]
             value["details"]["best_of_sequences"] = [{**each["details"], "generated_text": each["generated_text"]} for each in details]
         return value
 
-    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
+    def line(self, token: Token, index: int, end: Collector | None) -> Mapping[str, Any]:
         """One token of a stream, counted from 1; the last has the end."""
         line: dict[str, Any] = {"token": self._token(token)}
         if end is not None:
             line["generated_text"] = end.text
-            if has_details:
+            if end.wishes.has_details:
                 line["details"] = self._details(end)
         return line
 
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector) -> Mapping[str, Any]:
         """The answer to one prompt."""
-        if not has_details:
+        if not end.wishes.has_details:
             return {"generated_text": end.text}
         tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
         return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
@@ -119,7 +119,7 @@ class Lmi:
             said: the body: neither do its words.
         """
         if isinstance(error, HttpError):
-            return self.bad if isinstance(error, BadPayload) or error.status == 400 else error.status
+            return self.bad if error.status == 400 else error.status
         if isinstance(error, InferenceFailed):
             is_full = is_out_of_memory(error.text, names, is_load=False, said=said)
             return self.full if is_full else self.failures.get(error.failure, status_of(error))
@@ -169,7 +169,7 @@ class Dynamic(Lmi):
     is_dynamic: ClassVar[bool] = True
     is_list = True
 
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+    async def stream(self, lines: Sequence[Lines]) -> Values:
         """
         A line has the next text of each prompt; of one that has ended, or not begun, an empty one. Without any text there is one line.
         """
@@ -186,7 +186,7 @@ class Dynamic(Lmi):
         if not has_line:
             yield {"outputs": [""] * len(lines)}
 
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector) -> Mapping[str, Any]:
         """As `Lmi`."""
         return {"generated_text": end.text}
 
@@ -222,15 +222,15 @@ class Tgi(Lmi):
         wishes = super().read(value)
         return wishes if self._is_stream is None else replace(wishes, is_stream=self._is_stream)
 
-    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
+    def line(self, token: Token, index: int, end: Collector | None) -> Mapping[str, Any]:
         """As `Lmi`."""
-        details = {**self._details(end), "input_length": end.prompt_tokens} if end is not None and has_details else None
+        details = {**self._details(end), "input_length": end.prompt_tokens} if end is not None and end.wishes.has_details else None
         text = end.text if end is not None else None
         return {"index": index, "token": self._token(token), "generated_text": text, "details": details}
 
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector) -> Mapping[str, Any]:
         """As `Lmi`."""
-        if not has_details:
+        if not end.wishes.has_details:
             return {"generated_text": end.text}
         tokens = [self._token(token) for token in end.tokens or ()]
         return {"generated_text": end.text, "details": {**self._details(end), "prefill": [], "tokens": tokens}}

@@ -222,14 +222,11 @@ def raw(info: ModelInfo, version: str, body: Data) -> Asked:
     (entry,) = needed
     shape = [1, *entry.shape[1:]] if info.config.max_batch_size > 0 else list(entry.shape)
     size = element_bytes(entry.datatype)
-    if size is None:
-        if any(length not in (1, -1) for length in shape):
-            raise HttpError(400, f"a raw request needs one element, but input {entry.name!r} has the shape {shape}")
-        shape, body = [1] * len(shape), len(body).to_bytes(4, "little") + body
-    elif len(body) % size or shape.count(-1) > 1:
+    if size is not None and (len(body) % size or shape.count(-1) > 1):
         raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
-    else:
-        shape = _filled(f"input {entry.name!r}", shape, len(body) // size)
+    shape = _filled(f"input {entry.name!r}", shape, 1 if size is None else len(body) // size)
+    if size is None:
+        body = len(body).to_bytes(4, "little") + body
     head = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
     head.inputs.add(name=entry.name, datatype=entry.datatype, shape=shape)
     return Asked(head, _wire(head, [body]), is_all_binary=True)

@@ -9,13 +9,12 @@ import pytest
 from adapter import errors
 from adapter.errors import AdapterError
 from adapter.fronts.failures import HttpError
-from adapter.fronts.llm.parameters import BadParameter, BadPayload
+from adapter.fronts.llm.parameters import BadParameter
 from adapter.fronts.llm.schemas import Dynamic, Lmi, Tgi
 from adapter.inference import Failure, InferenceFailed
 
 OOM = "CUDA out of memory. Tried to allocate 2 GiB"
 TABLE: list[tuple[HttpError | AdapterError, int, int, str | None]] = [
-    (BadPayload("x"), 424, 422, "validation"),
     (BadParameter("n", "x"), 424, 422, "validation"),
     (HttpError(400, "x"), 424, 422, "validation"),
     (HttpError(408, "x"), 408, 408, "validation"),
@@ -52,7 +51,7 @@ def test_the_name_of_a_model_is_not_out_of_memory() -> None:
 
 
 def test_lmi_answers_a_failed_generation_as_if_there_were_a_text() -> None:
-    assert Lmi().failed(424, BadPayload("x")) == {"error": "x", "code": 424}
+    assert Lmi().failed(424, HttpError(400, "x")) == {"error": "x", "code": 424}
     details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
     for error in (BadParameter("n", "x"), InferenceFailed(Failure.INTERNAL, "x")):
         assert Lmi().failed(424, error) == {"generated_text": "", "details": details, "error": error.text, "code": 424}
