@@ -13,7 +13,7 @@ import msgspec
 from adapter.fronts.json_bodies import parsed
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai, understood
-from adapter.fronts.llm.schemas import Meant
+from adapter.fronts.llm.schemas import Lmi
 from adapter.fronts.v2.requests import Asked, asked, flat
 from adapter.inference import ModelInfo
 
@@ -35,7 +35,7 @@ class Load(msgspec.Struct):
     url: str
 
 
-def meant(schema: str, info: ModelInfo, language: Meant, body: bytes) -> tuple[str, Asked | Meant]:
+def meant(schema: str, info: ModelInfo, language: Lmi, body: bytes) -> tuple[str, Asked | Lmi]:
     """Whose schema a body of JSON has: `infer`, `generate`, `generate_stream`; and what it asks for. Raises HttpError: 400."""
     value = parsed(body)
     if schema == "infer" and isinstance(value, dict):

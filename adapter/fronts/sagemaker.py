@@ -30,7 +30,7 @@ from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.failures import UNAVAILABLE, HttpError, is_out_of_memory
 from adapter.fronts.json_bodies import structured
 from adapter.fronts.llm.routes import TARGET, Answering, obstacle_of, target_of
-from adapter.fronts.llm.schemas import Meant
+from adapter.fronts.llm.schemas import Lmi
 from adapter.fronts.parser import Load, meant
 from adapter.fronts.v2.answers import answer_to, inferred, streamed, whole
 from adapter.fronts.v2.requests import head_of
@@ -164,7 +164,7 @@ class _Handlers:
         language = await self.answering.opened(model, request.front)
         schema, found = await request.read_by(meant, self.settings.schema, info, language)
         self._serving(model.name)  # a DELETE may have come before the end of the body
-        if isinstance(found, Meant):
+        if isinstance(found, Lmi):
             return await self.answering.answer(request, model, found)
         if schema == "infer":
             return _written(*await answer_to(self.inference, model, found))

@@ -8,7 +8,7 @@ handlers Inference API Schema", also its Error Responses; TGI `router/src/lib.rs
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
@@ -34,7 +34,7 @@ Fault = AdapterError | HttpError
 
 
 class Lmi:
-    """LMI's rolling batch: how a body is read, and how the answers to one request are written. The other schemas differ in parts."""
+    """LMI's rolling batch: how the body of one request is read, and its answers are written. The other schemas differ in parts."""
 
     is_tgi: ClassVar[bool] = False
     is_dynamic: ClassVar[bool] = False
@@ -49,12 +49,18 @@ class Lmi:
     """Status where the model's own files are wrong."""
     full: int = NO_SPACE
     """Status where memory is out."""
-    model = ""
-    """Its name, as an answer has it."""
     failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
     is_list = False
     """An answer that is no stream is one of all prompts."""
+    own: LlmSettings | None = None
+    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
+    model = ""
+    """That the body names; then the model's name, as an answer has it."""
+    wishes: Any = None
+    """`Wishes`; None: the body is not read yet."""
+    problem: Fault | None = None
+    """Why nothing can be asked."""
 
     def read(self, value: Any) -> Wishes:
         """Of a parsed body. Raises HttpError: 400."""
@@ -146,21 +152,6 @@ class Lmi:
 
     def _details(self, end: Collector) -> Mapping[str, Any]:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Meant:
-    """What a body means to a language model."""
-
-    schema: Lmi
-    own: LlmSettings | None = None
-    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
-    wishes: Wishes | None = None
-    """None: the body is not read yet."""
-    problem: Fault | None = None
-    """Why nothing can be asked."""
-    model: str = ""
-    """That the body names."""
 
 
 class Dynamic(Lmi):

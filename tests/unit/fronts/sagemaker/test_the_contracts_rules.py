@@ -88,4 +88,4 @@ async def test_out_of_memory_with_tgi_compat_is_507_for_the_platform_alone(front
         return b"option.tgi_compat=true"
 
     said = await Answering(read_group(LlmSettings, {}), Mock(), options).opened(a_model("m"), front)
-    assert said.schema.status(InferenceFailed(Failure.INTERNAL, "CUDA out of memory"), ("m",)) == status
+    assert said.status(InferenceFailed(Failure.INTERNAL, "CUDA out of memory"), ("m",)) == status
