@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -241,11 +241,12 @@ class Answering:
             is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
             stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
             async with AsyncExitStack() as stack:
-                sources = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
-                lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
-                async with aclosing(schema.stream(lines)) as values:
-                    async for value in values:
-                        await stream.write(framed(value))
+                lines = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
+                values = schema.stream(lines)
+                for each in (*lines, values):
+                    stack.push_async_callback(each.aclose)
+                async for value in values:
+                    await stream.write(framed(value))
         except (HttpError, AdapterError) as error:
             status = schema.status(error, (model.name, model.model_id), request.said)
             note(reason=getattr(error, "reason", "payload"), error=error.text)

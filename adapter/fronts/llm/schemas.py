@@ -51,6 +51,8 @@ class Lmi:
     """Status where memory is out."""
     failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
+    is_stream: bool | None = None
+    """None: the body says it."""
     is_list = False
     """An answer that is no stream is one of all prompts."""
     own: LlmSettings | None = None
@@ -76,7 +78,7 @@ class Lmi:
         wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
         if not isinstance(is_stream, bool | None):
             raise HttpError(400, "stream must be true or false")
-        wishes = replace(wishes, prompts=prompts, is_stream=is_stream)
+        wishes = replace(wishes, prompts=prompts, is_stream=is_stream if self.is_stream is None else self.is_stream)
         if self.is_dynamic:
             return replace(wishes, has_details=False, is_dynamic=True)
         return wishes if self.is_tgi else with_sequences(wishes)
@@ -177,10 +179,6 @@ class Dynamic(Lmi):
         if not has_line:
             yield {"outputs": [""] * len(lines)}
 
-    def whole(self, end: Collector) -> Mapping[str, Any]:
-        """As `Lmi`."""
-        return {"generated_text": end.text}
-
     def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`."""
         return {"error": error.text, "code": status, "message": "invoke handler failure"}
@@ -205,13 +203,7 @@ class Tgi(Lmi):
     def __init__(self, *, is_list: bool = True, is_stream: bool | None = None, full: int = OVERLOADED) -> None:
         self.is_list = is_list
         self.full = full
-        self._is_stream = is_stream
-        """None: the body says it."""
-
-    def read(self, value: Any) -> Wishes:
-        """As `Lmi`."""
-        wishes = super().read(value)
-        return wishes if self._is_stream is None else replace(wishes, is_stream=self._is_stream)
+        self.is_stream = is_stream
 
     def line(self, token: Token, index: int, end: Collector | None) -> Mapping[str, Any]:
         """As `Lmi`."""

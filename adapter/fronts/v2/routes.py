@@ -28,6 +28,7 @@ from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import ServerModel
 from adapter.serving import KnownModel, Models
 from adapter.triton.inference.client import TritonInference
+from adapter.triton.inference.messages import json_of
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
@@ -37,7 +38,7 @@ RESTORE_SECONDS = 60.0
 PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _VERSION = re.compile(r"[0-9]{1,18}")
-Question = Callable[[TritonInference, str, str], Awaitable[Mapping[str, Any]]]
+Question = Callable[[TritonInference, str, str], Awaitable[Any]]
 """Of a model and a version."""
 
 
@@ -120,10 +121,10 @@ class _Handlers:
 
     async def told(self, request: Request, *, question: Question) -> web.Response:
         model = self._model(request)
-        return json_answer(await question(self.inference, model.model_id, model.version))
+        return json_answer(json_of(await question(self.inference, model.model_id, model.version)))
 
     async def all_statistics(self, _request: Request) -> web.Response:
-        return json_answer(await self.inference.model_statistics())
+        return json_answer(json_of(await self.inference.model_statistics()))
 
     async def infer(self, request: Request) -> web.StreamResponse:
         model = self._model(request)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -165,39 +165,37 @@ class TritonInference:
         key = name, version, placed = model.model_id, model.version, model.placed
         if placed is not None and key in self._infos:
             return self._infos[key]
-        info = ModelInfo(*await asyncio.gather(self._metadata(name, version), self._config_for_asking(name, version)))
+        info = ModelInfo(*await asyncio.gather(self.model_metadata(name, version), self._config_for_asking(name, version)))
         if placed is not None:
             self._infos[key] = info
             if len(self._infos) > KEPT_INFOS:
                 del self._infos[next(iter(self._infos))]
         return info
 
-    async def model_metadata(self, model: str, version: str = "") -> Mapping[str, Any]:
-        """ModelMetadata as the JSON object that Triton's HTTP front gives."""
-        return messages.json_of(await self._metadata(model, version))
+    async def model_metadata(self, model: str, version: str = "") -> Any:
+        """ModelMetadataResponse."""
+        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
 
-    async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
-        """ModelConfig as the JSON object that Triton's HTTP front gives."""
-        return messages.json_of(await self._config(model, version))
+    async def model_config(self, model: str, version: str = "") -> Any:
+        """ModelConfig."""
+        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
 
-    async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
-        """ModelStatistics as the JSON object that Triton's HTTP front gives."""
-        request = service_pb2.ModelStatisticsRequest(name=model, version=version)
-        return messages.json_of(await self._ask(self._stub.ModelStatistics, request, model))
+    async def model_statistics(self, model: str = "", version: str = "") -> Any:
+        """ModelStatisticsResponse."""
+        return await self._ask(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model, version=version), model)
 
     def _about(self, model: str) -> Metadata:
         """Headers of a call about a model."""
         return self._headers
 
     async def _config_for_asking(self, model: str, version: str) -> Any:
-        """What of the config decides how the model is asked."""
-        return await self._config(model, version)
-
-    async def _metadata(self, model: str, version: str) -> Any:
-        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
-
-    async def _config(self, model: str, version: str) -> Any:
-        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
+        """What of the config decides how the model is asked. A runtime of ModelMesh's that is no Triton has no such call."""
+        try:
+            return await self.model_config(model, version)
+        except InferenceFailed as failed:
+            if failed.failure is not Failure.UNSUPPORTED:
+                raise
+            return model_config_pb2.ModelConfig()
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
@@ -239,15 +237,6 @@ class MeshInference(TritonInference):
     def _about(self, model: str) -> Metadata:
         named = (HEADER, model) if _VISIBLE.fullmatch(model) else (BINARY_HEADER, model.encode())
         return (*self._headers, named)
-
-    async def _config_for_asking(self, model: str, version: str) -> Any:
-        """A runtime that is no Triton has no such call."""
-        try:
-            return await self._config(model, version)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.UNSUPPORTED:
-                raise
-            return model_config_pb2.ModelConfig()
 
 
 async def _answer_of(call: Any, request_id: str = "") -> Any:
