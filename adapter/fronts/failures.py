@@ -1,10 +1,14 @@
-"""Failures over HTTP: the status of each, where a front has no other rule; and whether one means that memory is out."""
+"""Failures over HTTP: the status of each, where a front has no other rule; JSON that is none; whether one means that memory is out."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+import orjson
 
 from adapter import errors
 from adapter.errors import AdapterError
@@ -12,6 +16,7 @@ from adapter.inference import InferenceFailed
 from adapter.serving import AlreadyLoaded
 
 UNAVAILABLE, NO_SPACE = 503, 507
+Result = TypeVar("Result")
 STATUSES: dict[type[AdapterError], int] = {
     AdapterError: 500,
     **dict.fromkeys((errors.Rejected, errors.ModelRefused), 400),
@@ -45,6 +50,37 @@ def status_of(error: AdapterError) -> int:
     if isinstance(error, InferenceFailed):
         return error.failure.value
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+
+
+# ---- JSON of a stranger
+
+
+def parsed(text: bytes) -> Any:
+    """
+    A JSON text; NaN and infinities may stand in it, as Triton writes them.
+
+    Raises:
+        HttpError: 400: no JSON, or nested deeper than 1,024 levels.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if b"NaN" not in text and b"Infinity" not in text:
+            raise HttpError(400, f"the body is no JSON: {error}") from None
+    try:
+        value = json.loads(text.decode())
+        orjson.dumps(value)  # no half of a pair in a text, no whole number beyond 64 bits
+    except (ValueError, TypeError, RecursionError) as error:
+        raise HttpError(400, f"the body is no JSON: {error}") from None
+    return value
+
+
+def structured(kind: type[Result], body: bytes) -> Result:
+    """A body of JSON as this struct; no body is an empty object. Raises HttpError: 400."""
+    try:
+        return msgspec.json.decode(body.strip() or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HttpError(400, f"the body is no such request: {error}") from None
 
 
 # ---- out of memory

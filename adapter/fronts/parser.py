@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adapter.fronts.json_bodies import parsed
+from adapter.fronts.failures import parsed
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.openai import is_openai, understood
 from adapter.fronts.llm.schemas import Lmi

@@ -27,13 +27,12 @@ from aiohttp import web
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, bytes_answer, json_answer
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.failures import UNAVAILABLE, HttpError, is_out_of_memory
-from adapter.fronts.json_bodies import structured
+from adapter.fronts.failures import UNAVAILABLE, HttpError, is_out_of_memory, structured
 from adapter.fronts.llm.routes import TARGET, Answering, obstacle_of, target_of
 from adapter.fronts.llm.schemas import Lmi
 from adapter.fronts.parser import Load, meant
-from adapter.fronts.v2.answers import answer_to, inferred, streamed, whole
 from adapter.fronts.v2.requests import head_of
+from adapter.fronts.v2.routes import answer_to, inferred, streamed, whole
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import NOT_FOUND, KnownModel, Models, serving

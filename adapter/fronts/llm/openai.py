@@ -17,8 +17,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import orjson
 
-from adapter.fronts.failures import HttpError
-from adapter.fronts.json_bodies import parsed
+from adapter.fronts.failures import HttpError, parsed
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged, total
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of

@@ -22,8 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from adapter.fronts.failures import HttpError
-from adapter.fronts.json_bodies import parsed, structured
+from adapter.fronts.failures import HttpError, parsed, structured
 from adapter.fronts.tensors import BASE64, element_bytes, packed
 from adapter.inference import DATATYPES, ModelInfo, Parameter, set_parameters
 from adapter.model import Overrides

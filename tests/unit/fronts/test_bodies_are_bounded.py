@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import StartError
 from adapter.fronts.edge import rules_of
-from adapter.fronts.failures import HttpError
-from adapter.fronts.json_bodies import parsed
+from adapter.fronts.failures import HttpError, parsed
 from adapter.settings import read_group
 from adapter.settings.capacity import memory_bytes
 from adapter.settings.fronts import HttpSettings

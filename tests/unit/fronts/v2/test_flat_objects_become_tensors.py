@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from adapter.fronts.failures import HttpError
-from adapter.fronts.v2.answers import flat_written
 from adapter.fronts.v2.requests import flat_meant
+from adapter.fronts.v2.routes import flat_written
 from adapter.inference import ModelInfo, parameters_of
 from tests.messages import Info, Tensor, info_of, response_of, tensors_of, texts
 
