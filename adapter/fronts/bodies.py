@@ -52,8 +52,6 @@ THREAD_BYTES = 64 * 1024
 JSON above this length is parsed in a thread: the event loop has other requests. Above `FREE_BYTES` it is parsed in a process: no other
 thread runs beside a parser.
 """
-_PARSER = "adapter.fronts.parser"
-"""By its name: it stands above."""
 _READ = 2
 """Copies of a body at once: what has come, as it grows."""
 _PASSED_ON = 3
@@ -75,7 +73,7 @@ class Budget:
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
-        self.parser = Child(_PARSER, most)
+        self.parser = Child("adapter.fronts.parser:answered", most)
 
 
 class Bodies(web.BaseRequest):
@@ -131,7 +129,7 @@ class Bodies(web.BaseRequest):
                 self.take(_PASSED_ON * len(body))
             return await off_loop_if_large(max(size, len(body) // 4), partial(work, *args, body))
         try:
-            first, second = await self._budget.parser.call(f"{_PARSER}:answered", work, args, body=body)
+            first, second = await self._budget.parser.call(work, args, body=body)
         except ChildEnded:
             raise HttpError(UNAVAILABLE, "the process that parses large bodies has ended; try again") from None
         self.take(_PASSED_ON * len(second))

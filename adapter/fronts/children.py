@@ -8,10 +8,10 @@ calls and answers.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import resource
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -28,20 +28,23 @@ class ChildEnded(Exception):
 class Child:
     """One process. Call `close` at the end."""
 
-    def __init__(self, module: str, memory_bytes: int) -> None:
-        """`module` is imported at the start; `memory_bytes`: the most that a call may have, beside what the import takes."""
-        self._program = (sys.executable, "-P", "-s", "-m", __name__, module, str(memory_bytes))
+    def __init__(self, name: str, memory_bytes: int) -> None:
+        """
+        Args:
+            name: of a function, as `module:function`, which is imported at the start. It returns two pieces of bytes, and raises nothing.
+            memory_bytes: the most that a call may have, beside what the import takes.
+        """
+        self._program = (sys.executable, "-P", "-s", "-m", __name__, name, str(memory_bytes))
         self._process: Any = None
         """A Popen, and the other end of its input."""
         self._connection: Any = None
         self._turn = asyncio.Lock()
 
-    async def call(self, name: str, *args: Any, body: bytes | bytearray = b"", seconds: float | None = None) -> tuple[bytes, bytes]:
+    async def call(self, *args: Any, body: bytes | bytearray = b"", seconds: float | None = None) -> tuple[bytes, bytes]:
         """
-        What a function makes there of `(*args, body)`.
+        What the function makes there of `(*args, body)`.
 
         Args:
-            name: of the function, as `module:function`. It returns two pieces of bytes, and raises nothing.
             args: anything that can be pickled.
             body: goes as it is.
             seconds: then the process is killed, and at once if the caller is cancelled; None: a cancel waits for the answer.
@@ -54,7 +57,7 @@ class Child:
         async with self._turn:
             if self._process is None or self._process.poll() is not None:
                 await to_its_end(loop.run_in_executor(None, self._start), lambda: None)
-            running = loop.run_in_executor(None, self._exchange, (name, args), body)
+            running = loop.run_in_executor(None, self._exchange, args, body)
             async with asyncio.timeout(seconds):
                 return await to_its_end(running, self._process.kill if seconds else lambda: None)
 
@@ -77,9 +80,9 @@ class Child:
             self._end()
             raise ChildEnded("its process does not start") from error
 
-    def _exchange(self, call: tuple[str, Any], body: bytes | bytearray) -> tuple[bytes, bytes]:
+    def _exchange(self, args: tuple[Any, ...], body: bytes | bytearray) -> tuple[bytes, bytes]:
         try:
-            self._connection.send(call)
+            self._connection.send(args)
             self._connection.send_bytes(body)
             return self._connection.recv_bytes(), self._connection.recv_bytes()
         except (OSError, EOFError) as error:
@@ -96,8 +99,8 @@ class Child:
 
 def main() -> None:
     """Until the input ends."""
-    module, memory_bytes = sys.argv[1:]
-    importlib.import_module(module)
+    name, memory_bytes = sys.argv[1:]
+    work = resolve_name(name)
     data_pages = int(Path("/proc/self/statm").read_text().split()[5])  # Source: proc(5)
     limit = data_pages * resource.getpagesize() + int(memory_bytes)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
@@ -105,12 +108,12 @@ def main() -> None:
     connection.send_bytes(b"")
     with suppress(EOFError):
         while True:
-            _answer(connection)
+            _answer(connection, work)
 
 
-def _answer(connection: Connection) -> None:
-    name, args = connection.recv()
-    for piece in resolve_name(name)(*args, connection.recv_bytes()):
+def _answer(connection: Connection, work: Callable[..., Iterable[bytes]]) -> None:
+    args = connection.recv()
+    for piece in work(*args, connection.recv_bytes()):
         connection.send_bytes(piece)
 
 

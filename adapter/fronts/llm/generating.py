@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from adapter.fronts.llm.backends import Piece, Token, profile_of
 from adapter.fronts.llm.parameters import Wishes
-from adapter.inference import InferenceFailed, ModelInfo, is_final
+from adapter.inference import ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
 _HALF = "\ufffd".encode()
@@ -172,25 +172,17 @@ async def lines_of(inference: TritonInference, info: ModelInfo, wishes: Wishes, 
     """
     The tokens of a generation of one prompt, which begins when the first of them is wanted. Raises as `_steps`.
 
-    The backend's last answer may be empty, come long after it has told why it ended, or fail then: no client waits for it, and what was
-    said is said.
+    They end as soon as the backend has told why it ended: its last answer may be empty, come long after that, or fail then.
     """
-    has_ended = False
-    try:
-        async with aclosing(_steps(inference, info, wishes, [prompt])) as steps:
-            async for ((tokens, collector),) in steps:
-                if has_ended:
-                    continue
-                for token in tokens[:-1]:
-                    yield token, None
-                has_ended = collector.is_over
-                if tokens or has_ended:
-                    yield tokens[-1] if tokens else Token(None, "", None), collector if has_ended else None
-    except InferenceFailed:
-        if not has_ended:
-            raise
-    if not has_ended:
-        yield Token(None, "", None), collector
+    async with aclosing(_steps(inference, info, wishes, [prompt])) as steps:
+        async for ((tokens, collector),) in steps:
+            for token in tokens[:-1]:
+                yield token, None
+            if tokens and not collector.is_over:
+                yield tokens[-1], None
+            elif collector.is_over:
+                break
+    yield tokens[-1] if tokens else Token(None, "", None), collector
 
 
 async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> Sequence[Collector]:
