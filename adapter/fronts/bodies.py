@@ -127,7 +127,8 @@ class Bodies(web.BaseRequest):
         if size <= FREE_BYTES:
             if len(body) > FREE_BYTES:
                 self.take(_PASSED_ON * len(body))
-            return await off_loop_if_large(max(size, len(body) // 4), partial(work, *args, body))
+            part = len(body) // 4  # binary data is copied alone
+            return await off_loop_if_large(max(size, part), partial(work, *args, body))
         try:
             first, second = await self._budget.parser.call(work, args, body=body)
         except ChildEnded:

@@ -72,7 +72,6 @@ class TritonInference:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._infer: Any = self._channel.unary_unary(
             "/inference.GRPCInferenceService/ModelInfer",
-            request_serializer=lambda message: message if isinstance(message, bytes) else message.SerializeToString(),
             response_deserializer=service_pb2.ModelInferResponse.FromString,
         )
         self._leaving = Leaving()
@@ -86,7 +85,7 @@ class TritonInference:
     async def infer(self, request: Any, wire: bytes | None = None) -> Any:
         """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final. `wire`: the request as bytes, where they exist."""
         begun = monotonic()
-        call = self._infer(wire or request, metadata=self._about(request.model_name))
+        call = self._infer(wire or request.SerializeToString(), metadata=self._about(request.model_name))
         answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
         try:
             response = messages.completed(await asyncio.shield(answer))
