@@ -28,7 +28,7 @@ from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference import messages
 from adapter.triton.inference.channels import Tls, channel_to
-from adapter.triton.inference.leaving import Leaving, cancel, cancel_stream, end_stream, seen
+from adapter.triton.inference.leaving import Leaving, begun, cancel, cancel_stream, end_stream
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""
@@ -84,16 +84,16 @@ class TritonInference:
 
     async def infer(self, request: Any, wire: bytes | None = None) -> Any:
         """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final. `wire`: the request as bytes, where they exist."""
-        begun = monotonic()
+        since = monotonic()
         call = self._infer(wire or request.SerializeToString(), metadata=self._about(request.model_name))
-        answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
+        answer = begun(_answer_of(call, request.id))
         try:
             response = messages.completed(await asyncio.shield(answer))
             response.parameters[FINAL].bool_param = True
             return response
         finally:
             if not answer.done():
-                self._leaving.spawn(cancel(call, answer, begun))
+                self._leaving.spawn(cancel(call, answer, since))
 
     async def one(self, request: Any, wire: bytes | None = None) -> Any:
         """As `infer`; a decoupled model is asked by a stream. INVALID: it gave no answer, or more than one, and the stream is cancelled."""
@@ -123,7 +123,7 @@ class TritonInference:
         """
         request.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model_name))
-        pending = seen(asyncio.ensure_future(_next_of(call, request.id, request)))
+        pending = begun(_next_of(call, request.id, request))
         is_over = False
         try:
             while True:
@@ -135,7 +135,7 @@ class TritonInference:
                 yield response
                 if is_over:
                     return
-                pending = seen(asyncio.ensure_future(_next_of(call, request.id)))
+                pending = begun(_next_of(call, request.id))
         finally:
             if is_over:
                 self._leaving.spawn(end_stream(call))
