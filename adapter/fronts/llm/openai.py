@@ -179,13 +179,8 @@ class OpenAi(Lmi):
 
     def _chunk(self, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         kind = f"{self._kind}.chunk" if self.is_chat else self._kind
-        return {
-            **self._same,
-            "model": self.model,
-            "object": kind,
-            "choices": choices,
-            **({"usage": None} if self.wishes.has_usage else {}),
-        }
+        usage = {"usage": None} if self.wishes.has_usage else {}
+        return {**self._same, "model": self.model, "object": kind, "choices": choices, **usage}
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
