@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -228,7 +228,8 @@ async def answer_to(inference: TritonInference, model: KnownModel, asking: Asked
     """The answer in the form that was asked for. Raises as `inferred`."""
     await _check_classes(inference, model, asking.head)
     response = await inference.one(asking.head, asking.wire)
-    return await off_loop_if_large(response.ByteSize(), lambda: _written(response, model, asking))
+    contents = list(response.raw_output_contents)  # each look at them copies
+    return await off_loop_if_large(sum(map(len, contents)), lambda: _written(response, contents, model, asking))
 
 
 async def _check_classes(inference: TritonInference, model: KnownModel, request: Any) -> None:
@@ -240,7 +241,7 @@ async def _check_classes(inference: TritonInference, model: KnownModel, request:
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 
 
-def _written(response: Any, model: KnownModel, asked: Asked) -> Written:
+def _written(response: Any, contents: Sequence[bytes], model: KnownModel, asked: Asked) -> Written:
     """
     The answer in the form that was asked for.
 
@@ -249,7 +250,7 @@ def _written(response: Any, model: KnownModel, asked: Asked) -> Written:
     """
     binary: list[bytes] = []
     outputs = []
-    for output, data in zip(response.outputs, response.raw_output_contents, strict=True):
+    for output, data in zip(response.outputs, contents, strict=True):
         entry: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
         parameters = parameters_of(output)
         if asked.is_binary(output.name):
@@ -275,7 +276,8 @@ def _written(response: Any, model: KnownModel, asked: Asked) -> Written:
 async def whole(inference: TritonInference, model: KnownModel, asking: Asked) -> web.Response:
     """The model's only answer. Raises InferenceFailed, as `TritonInference.one`."""
     response = await inference.one(asking.head, asking.wire)
-    return bytes_answer(await off_loop_if_large(response.ByteSize(), lambda: flat_written(response, model.name)), JSON)
+    size_bytes = sum(map(len, response.raw_output_contents))
+    return bytes_answer(await off_loop_if_large(size_bytes, lambda: flat_written(response, model.name)), JSON)
 
 
 async def streamed(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
