@@ -1,5 +1,5 @@
 """
-Answers of HTTP: exact content types, JSON bytes, streams, and a failure's status where a front has no other rule.
+Answers of HTTP: exact content types, JSON bytes, streams.
 
 Clients compare content types as text, so JSON has no charset. Source: tests of DJL Serving (`response_checker`).
 """
@@ -7,58 +7,18 @@ Clients compare content types as text, so JSON has no charset. Source: tests of 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from adapter import errors
-from adapter.errors import AdapterError
-from adapter.inference import InferenceFailed
-from adapter.serving import AlreadyLoaded
 from adapter.telemetry.logs import note
 
 JSON, BINARY = "application/json", "application/octet-stream"
-UNAVAILABLE, NO_SPACE = 503, 507
 COMPRESSED_FROM_BYTES = 1024
 WRITE_SECONDS = 60.0
 """Longest wait for a client to take a piece of a stream: until then it has one of HTTP_MAX_REQUESTS, and its generation runs."""
-
-STATUSES: dict[type[AdapterError], int] = {
-    AdapterError: 500,
-    **dict.fromkeys((errors.Rejected, errors.ModelRefused), 400),
-    errors.SourceDenied: 403,
-    **dict.fromkeys((errors.ModelNotLoaded, errors.SourceNotFound), 404),
-    AlreadyLoaded: 409,
-    **dict.fromkeys((errors.Draining, errors.WrongServer, errors.VolumeFailed, errors.SourceError), UNAVAILABLE),
-    **dict.fromkeys((errors.ServerUnavailable, errors.Superseded, errors.Abandoned), UNAVAILABLE),
-    errors.BudgetExceeded: 504,
-    **dict.fromkeys((errors.NoCapacity, errors.DiskFull), NO_SPACE),
-}
-"""Inherited by subclasses that are not listed."""
-
-
-class HttpError(Exception):
-    """A request that a front refuses. The text is one line for its caller."""
-
-    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
-        self.headers = dict(headers or {})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For the process that parses."""
-        return Exception.__new__, (type(self),), self.__dict__
-
-
-def status_of(error: AdapterError) -> int:
-    """The status of a failure, of the nearest listed class."""
-    if isinstance(error, InferenceFailed):
-        return error.failure.value
-    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -118,45 +78,3 @@ class Stream:
             if self._request.transport is not None:
                 self._request.transport.abort()
             raise asyncio.CancelledError from slow
-
-
-# ---- out of memory
-#
-# Texts of Triton and its backends that mean it: the platform then unloads other models and tries again. Only whole expressions count,
-# and never a model's name, which texts quote: BLOOM is a model. Sources: Triton core `backend_model_instance.cc` (limit of GPU memory) and
-# `pinned_memory_manager.cc`; the texts of the CUDA runtime, ONNX Runtime, TensorRT, PyTorch, TensorFlow and vLLM.
-
-_GPU = re.compile(
-    r"\bCUDA(?: error:)? out of memory\b|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b"
-    r"|\b(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED\b|\btorch\.(?:cuda\.)?OutOfMemoryError\b|\bCUDA failure 2: out of memory\b"
-    r"|\bCUDA_OUT_OF_MEMORY\b|\bCNMEM_STATUS_OUT_OF_MEMORY\b|\bCuda Runtime \(out of memory\)|\bOOM when allocating tensor\b"
-    r"|\bFailed to allocate memory for requested buffer of size \d+|\bDefaultCPUAllocator: can't allocate memory\b",
-    re.IGNORECASE,
-)
-_LOAD = re.compile(
-    r"\bmemory limit set for GPU \d+ has exceeded\b|\bfailed to allocate pinned system memory\b|\bfailed to allocate (?:GPU|CUDA) memory\b"
-    r"|\bstd::bad_alloc\b|\bMemoryError\b|\bNo space left on device\b|\bCannot allocate memory\b"
-    r"|\bFree memory on device \(.{1,80}\) on startup is less than desired GPU memory utilization\b"
-    r"|\bNo available memory for the cache blocks\b",
-    re.IGNORECASE,
-)
-"""A device without space is the shared memory of python models; the disk is the adapter's, and has errors of its own."""
-_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
-"""Of a letter in JSON."""
-
-
-def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool, said: bytes | bytearray = b"") -> bool:
-    """
-    Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path.
-
-    Neither do those of its instances, which Triton calls `<name>_<group>_<number>`, nor expressions in what the caller has `said`, the
-    body: a backend may quote its caller.
-    """
-    for name in map(re.escape, names):
-        text = re.sub(rf"'{name}(?:_\d+)*'|\"{name}(?:_\d+)*\"|/{name}/", " ", text)
-    found = _expressions(_GPU, text) | (_expressions(_LOAD, text) if is_load else set())
-    return bool(found) and not found <= _expressions(_GPU, _ESCAPE.sub(lambda code: chr(int(code[1], 16)), said.decode("utf-8", "replace")))
-
-
-def _expressions(pattern: re.Pattern[str], text: str) -> set[str]:
-    return {found[0].lower() for found in pattern.finditer(text)}

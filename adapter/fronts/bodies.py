@@ -10,21 +10,18 @@ Also the metrics of the fronts, declared when one is on. Labels hold the pattern
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import aiohttp
-import msgspec
-import orjson
 from aiohttp import web
 from prometheus_client import Counter, Gauge, Histogram
 
-from adapter.fronts.answers import UNAVAILABLE, HttpError
 from adapter.fronts.children import Child, ChildEnded
+from adapter.fronts.failures import UNAVAILABLE, HttpError
 from adapter.telemetry.metrics import PREFIX, REGISTRY
 from adapter.workers import to_its_end
 
@@ -76,7 +73,7 @@ class Budget:
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
-        self.parser = Child("adapter.fronts.sagemaker", most)
+        self.parser = Child("adapter.fronts.parser:answered", most)
 
 
 class Bodies(web.BaseRequest):
@@ -130,13 +127,16 @@ class Bodies(web.BaseRequest):
         if size <= FREE_BYTES:
             if len(body) > FREE_BYTES:
                 self.take(_PASSED_ON * len(body))
-            return await off_loop_if_large(size, partial(work, *args, body))
+            part = len(body) // 4  # binary data is copied alone
+            return await off_loop_if_large(max(size, part), partial(work, *args, body))
         try:
-            first, second = await self._budget.parser.call(f"{__name__}:answered", work, args, body=body)
+            first, second = await self._budget.parser.call(work, args, body=body)
         except ChildEnded:
             raise HttpError(UNAVAILABLE, "the process that parses large bodies has ended; try again") from None
         self.take(_PASSED_ON * len(second))
         error, result = pickle.loads(first, buffers=[second])  # noqa: S301 - our own process
+        if isinstance(error, MemoryError):
+            raise HttpError(413, f"parsing the body takes more memory than HTTP_BODIES_BYTES gives{_HINT}")
         if error is not None:
             raise error
         return cast("Result", result)
@@ -184,23 +184,6 @@ class Bodies(web.BaseRequest):
         return body
 
 
-def answered(work: Callable[..., Any], args: Sequence[Any], body: bytes) -> tuple[bytes, bytes | memoryview]:
-    """
-    In the process that parses: a failure or a result, pickled, and what was pickled beside it.
-
-    A failure of `work` goes back to the one who has asked.
-    """
-    beside: list[pickle.PickleBuffer] = []
-    try:
-        first = pickle.dumps((None, work(*args, body)), 5, buffer_callback=beside.append)
-    except MemoryError:
-        error = HttpError(413, f"parsing the body takes more memory than HTTP_BODIES_BYTES gives{_HINT}")
-        return pickle.dumps((error, None)), b""
-    except Exception as error:  # noqa: BLE001 - as the docstring says
-        return pickle.dumps((error, None)), b""
-    return first, beside[0].raw() if beside else b""
-
-
 def _too_large(limit: int) -> HttpError:
     return HttpError(413, f"the body is longer than HTTP_MAX_BODY_BYTES ({limit} bytes)", {"Connection": "close"})
 
@@ -214,31 +197,3 @@ async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Resu
     if size_bytes <= THREAD_BYTES:
         return work()
     return await to_its_end(asyncio.get_running_loop().run_in_executor(None, work), lambda: None)
-
-
-def parsed(text: bytes) -> Any:
-    """
-    A JSON text; NaN and infinities may stand in it, as Triton writes them.
-
-    Raises:
-        HttpError: 400: no JSON, or nested deeper than 1,024 levels.
-    """
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if b"NaN" not in text and b"Infinity" not in text:
-            raise HttpError(400, f"the body is no JSON: {error}") from None
-    try:
-        value = json.loads(text.decode())
-        orjson.dumps(value)  # no half of a pair in a text, no whole number beyond 64 bits
-    except (ValueError, TypeError, RecursionError) as error:
-        raise HttpError(400, f"the body is no JSON: {error}") from None
-    return value
-
-
-def structured(kind: type[Result], body: bytes) -> Result:
-    """A body of JSON as this struct; no body is an empty object. Raises HttpError: 400."""
-    try:
-        return msgspec.json.decode(body.strip() or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HttpError(400, f"the body is no such request: {error}") from None

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
@@ -24,8 +25,9 @@ from aiohttp import hdrs, http_exceptions, web
 from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError, ListenError, StartError
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
+from adapter.fronts.answers import JSON, bytes_answer
 from adapter.fronts.bodies import CONNECTIONS, IN_FLIGHT, REFUSED, SECONDS, Bodies, Budget
+from adapter.fronts.failures import UNAVAILABLE, HttpError, status_of
 from adapter.model import is_utf8
 from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs
@@ -138,7 +140,8 @@ class Server(web.Server):
         self._in_flight = IN_FLIGHT.labels(front.name)
         CONNECTIONS.labels(front.name).set_function(lambda: len(self.connections))
         self._routes: dict[re.Pattern[str], dict[str, Route]] = {}
-        for route in (*front.routes, Route("GET", "/openapi.json", _description(front.name), "metadata")):
+        described = partial(_description, text=Path(__file__).with_name(f"{front.name}.openapi.json").read_bytes())
+        for route in (*front.routes, Route("GET", "/openapi.json", described, "metadata")):
             pattern = re.compile(_NAME.sub(r"(?P<\1>[^/]+)", re.escape(route.path)))
             self._routes.setdefault(pattern, {})[route.method] = route
 
@@ -152,10 +155,9 @@ class Server(web.Server):
         """The route of a request, and what stands in its path. Where there is none, its handler says so."""
         for pattern, methods in self._routes.items():
             if found := pattern.fullmatch(path):
-                route = methods.get(method)
-                allowed = {"Allow": ",".join(sorted(methods))}
-                return route or _no_route(HttpError(405, "method not allowed here", allowed)), found.groupdict()
-        return _no_route(HttpError(404, "the path does not exist")), {}
+                route = methods.get(method) or _no_route(405, "method not allowed here", Allow=",".join(sorted(methods)))
+                return route, found.groupdict()
+        return _no_route(404, "the path does not exist"), {}
 
     async def drained(self, seconds: float) -> None:
         """Refuse new requests, and return when the running ones have ended, or the time is up."""
@@ -239,19 +241,13 @@ class _Closed(asyncio.Protocol):
         transport.close()
 
 
-def _description(name: str) -> Handler:
-    """OpenAPI 3.1."""
-    text = Path(__file__).with_name(f"{name}.openapi.json").read_bytes()
+async def _description(_request: Request, text: bytes) -> web.Response:
+    return bytes_answer(text, JSON)
 
+
+def _no_route(status: int, text: str, **headers: str) -> Route:
     async def handler(_request: Request) -> web.Response:
-        return bytes_answer(text, JSON)
-
-    return handler
-
-
-def _no_route(refusal: HttpError) -> Route:
-    async def handler(_request: Request) -> web.Response:
-        raise refusal
+        raise HttpError(status, text, headers)
 
     return Route("-", "-", handler, "-")
 

@@ -22,20 +22,18 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, is_out_of_memory, json_answer
-from adapter.fronts.bodies import parsed, structured
+from adapter.fronts.answers import JSON, bytes_answer, json_answer
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.llm.backends import PROMPT
-from adapter.fronts.llm.openai import is_openai, understood
+from adapter.fronts.failures import UNAVAILABLE, HttpError, is_out_of_memory, structured
 from adapter.fronts.llm.routes import TARGET, Answering, obstacle_of, target_of
-from adapter.fronts.llm.schemas import Meant
-from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import Asked, answer_to, asked, head_of, inferred
-from adapter.inference import Failure, InferenceFailed, ModelInfo
+from adapter.fronts.llm.schemas import Lmi
+from adapter.fronts.parser import Load, meant
+from adapter.fronts.v2.requests import head_of
+from adapter.fronts.v2.routes import answer_to, inferred, streamed, whole
+from adapter.inference import Failure, InferenceFailed
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import NOT_FOUND, KnownModel, Models, serving
 from adapter.settings.fronts import SageMakerSettings
@@ -86,7 +84,7 @@ class _Handlers:
 
     async def load(self, request: Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        load = await request.read_by(structured, _Load)
+        load = await request.read_by(structured, Load)
         model = Named(load.model_name, load.url)
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
@@ -165,13 +163,13 @@ class _Handlers:
         language = await self.answering.opened(model, request.front)
         schema, found = await request.read_by(meant, self.settings.schema, info, language)
         self._serving(model.name)  # a DELETE may have come before the end of the body
-        if isinstance(found, Meant):
+        if isinstance(found, Lmi):
             return await self.answering.answer(request, model, found)
         if schema == "infer":
             return _written(*await answer_to(self.inference, model, found))
         if schema == "generate":
-            return await generate.whole(self.inference, model, found)
-        return await generate.streamed(self.inference, model, found, request)
+            return await whole(self.inference, model, found)
+        return await streamed(self.inference, model, found, request)
 
     def _serving(self, name: str) -> KnownModel:
         return serving(self.models.find(name), name)
@@ -183,21 +181,6 @@ class _Handlers:
         if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False, said=request.said):
             return NoCapacity(failed.text)
         return HttpError(400, failed.text) if is_theirs else failed
-
-
-def meant(schema: str, info: ModelInfo, language: Meant, body: bytes) -> tuple[str, Asked | Meant]:
-    """Whose schema a body of JSON has: `infer`, `generate`, `generate_stream`; and what it asks for. Raises HttpError: 400."""
-    value = parsed(body)
-    if schema == "infer" and isinstance(value, dict):
-        inputs = value.get("inputs")
-        is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
-        if is_text or is_openai(value):
-            return schema, understood(language, value)
-        if "inputs" not in value and PROMPT in value:
-            schema = "generate_stream" if value.get("stream") is True else "generate"
-    if schema == "infer":
-        return schema, asked(info.metadata.name, "", value, memoryview(b""))
-    return schema, generate.requested(info, "", value)
 
 
 def _checked_name(request: Request) -> str:
@@ -249,8 +232,3 @@ def model_id_of(name: str) -> str:
     """
     is_plain = _PLAIN.fullmatch(name) is not None and id_problem(name) is None
     return name if is_plain else f"sm-{hashlib.sha256(name.encode()).hexdigest()}"
-
-
-class _Load(msgspec.Struct):
-    model_name: str
-    url: str

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.inference import DATATYPES, joined, split
 
 Array = npt.NDArray[Any]

@@ -87,6 +87,9 @@ def test_models_come_back_with_triton(tmp_path: Path) -> None:
         pod.triton.kill()
         until(lambda: pod.status("/ping") == 503 or None, "the ping that tells of it")
         assert pod.invoke("a").status == 503
+        for http, path in ((pod.llm, "/predictions/a"), (pod.sagemaker, "/models/a/invoke")):
+            answer = http("POST", path, {"inputs": ["x", "y"]}, JSON)
+            assert (answer.status, answer.headers["retry-after"], answer.json["code"]) == (503, "1", 503), "424 is for a model's own errors"
         assert pod.sagemaker("GET", "/models").status == 200
         time.sleep(1)  # the watch of the connection for loads sees it within a second
         started = time.monotonic()

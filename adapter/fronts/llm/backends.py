@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from adapter.fronts.llm.parameters import BadParameter, BadPayload, Wishes
+from adapter.fronts.failures import HttpError
+from adapter.fronts.llm.parameters import BadParameter, Wishes
 from adapter.fronts.llm.tensors import MOST, Inputs, Outputs, Row
 from adapter.inference import ModelInfo, Parameter, set_parameters
 
@@ -251,10 +252,10 @@ def profile_of(info: ModelInfo) -> Profile:
     The profile of a model.
 
     Raises:
-        BadPayload: it takes no text, or gives none.
+        HttpError: 400: it takes no text, or gives none.
     """
     if not takes(info, PROMPT) or all(entry.name != TEXT for entry in info.metadata.outputs):
-        raise BadPayload(f"the model {info.metadata.name!r} is no language model: it has no {PROMPT} and {TEXT}")
+        raise HttpError(400, f"the model {info.metadata.name!r} is no language model: it has no {PROMPT} and {TEXT}")
     if takes(info, "sampling_parameters"):
         return Vllm()
     if takes(info, LlmApi.most):

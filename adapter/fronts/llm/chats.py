@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import InvalidModel
-from adapter.fronts.answers import UNAVAILABLE, HttpError
 from adapter.fronts.bodies import off_loop_if_large
 from adapter.fronts.children import Child, ChildEnded
+from adapter.fronts.failures import UNAVAILABLE, HttpError
 from adapter.fronts.llm.parameters import BadParameter
 from adapter.model import CHAT_PATHS, CHAT_TEMPLATE_FILE, TOKENIZER_FILE
 from adapter.serving import KnownModel
@@ -26,8 +26,6 @@ RENDER_SECONDS = 2.0
 MOST_BYTES = 4 * 1024 * 1024
 """Of a file."""
 MOST_TEMPLATE = 128 * 1024
-_PROGRAM = "adapter.fronts.llm.templating:rendered"
-"""By its name: jinja2 is not for this process."""
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 NONE = f"the model has no chat template ({CHAT_TEMPLATE_FILE}, or chat_template in {TOKENIZER_FILE}): it answers /v1/completions only"
 FileOf = Callable[[KnownModel, str, int], Awaitable[bytes | None]]
@@ -39,7 +37,7 @@ class Chats:
 
     def __init__(self, file_of: FileOf) -> None:
         self._file_of = file_of
-        self._child = Child("adapter.fronts.llm.templating", MEMORY_BYTES)
+        self._child = Child("adapter.fronts.llm.templating:rendered", MEMORY_BYTES)  # jinja2 is not for this process
         self.close = self._child.close
 
     async def prompt(self, model: KnownModel, messages: bytes) -> str:
@@ -55,7 +53,7 @@ class Chats:
         if template is None:
             raise BadParameter("messages", NONE)
         try:
-            text, error = await self._child.call(_PROGRAM, template, tokens, body=messages, seconds=RENDER_SECONDS)
+            text, error = await self._child.call(template, tokens, body=messages, seconds=RENDER_SECONDS)
         except TimeoutError:
             raise InvalidModel(f"the model's chat template has made no prompt within {RENDER_SECONDS:g} s") from None
         except ChildEnded as ended:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from adapter.fronts.llm.backends import Piece, Token, profile_of
 from adapter.fronts.llm.parameters import Wishes
-from adapter.inference import InferenceFailed, ModelInfo, is_final
+from adapter.inference import ModelInfo, is_final
 from adapter.triton.inference.client import TritonInference
 
 _HALF = "\ufffd".encode()
@@ -35,7 +35,7 @@ class Collector:
         self.prompt_tokens: int | None = None
         self.is_over = False
         """The backend has said why it ended, or that this was its last answer."""
-        self._wishes = wishes
+        self.wishes = wishes
         self._is_cumulative = is_cumulative
         self._prefix = prompt.encode() if repeats_prompt else b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -68,7 +68,7 @@ class Collector:
     @property
     def text(self) -> str:
         """With the prompt before it, where that was asked for."""
-        return (self.prompt if self._wishes.has_prompt_in_text else "") + "".join(self._texts)
+        return (self.prompt if self.wishes.has_prompt_in_text else "") + "".join(self._texts)
 
     @property
     def generated_tokens(self) -> int | None:
@@ -100,13 +100,13 @@ class Collector:
             return self._why_stopped()
         if self._reason is not None or self.generated_tokens is None:
             return None
-        if self.generated_tokens >= self._wishes.max_new_tokens:
+        if self.generated_tokens >= self.wishes.max_new_tokens:
             return "length"
         return None if self._has_stops else "eos_token"
 
     @property
     def _has_stops(self) -> bool:
-        return bool({"stop_sequences", "stop_token_ids"} & self._wishes.given.keys())
+        return bool({"stop_sequences", "stop_token_ids"} & self.wishes.given.keys())
 
     def _why_stopped(self) -> str | None:
         """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
@@ -116,7 +116,7 @@ class Collector:
             return "eos_token"
         if not self._told or self._told[-1].id is None:
             return None
-        text, given = "".join(token.text or "" for token in self._told), self._wishes.given
+        text, given = "".join(token.text or "" for token in self._told), self.wishes.given
         is_met = any(stop in text for stop in given.get("stop_sequences", ())) or self._told[-1].id in given.get("stop_token_ids", ())
         return "stop_sequence" if is_met else "eos_token"
 
@@ -143,19 +143,16 @@ async def _steps(inference: TritonInference, info: ModelInfo, wishes: Wishes, pr
     What each answer brings; after the last one, or without any, once more nothing. Leaving it cancels the generation.
 
     Raises:
-        BadPayload: this model cannot be asked so.
+        HttpError: 400: this model cannot be asked so.
         InferenceFailed: it cannot be asked, or has failed.
     """
     profile = profile_of(info)
-    is_cumulative, repeats_prompt = profile.is_cumulative, profile.repeats_prompt(info)
     is_stream = info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details)  # only a stream shows the text of each token
     keeps_tokens = wishes.has_details and not wishes.is_stream and (is_stream or profile.level(info) != "text")
     has_details = wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic)
     request = profile.request(info, prompts, replace(wishes, is_stream=is_stream, has_details=has_details))
-    collectors = [
-        Collector(prompt, wishes, is_cumulative=is_cumulative, repeats_prompt=repeats_prompt, keeps_tokens=keeps_tokens)
-        for prompt in prompts
-    ]
+    form = {"is_cumulative": profile.is_cumulative, "repeats_prompt": profile.repeats_prompt(info), "keeps_tokens": keeps_tokens}
+    collectors = [Collector(prompt, wishes, **form) for prompt in prompts]
     async with aclosing(inference.stream(request) if info.is_decoupled else _whole(inference, request)) as answers:
         async for answer in answers:
             pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
@@ -175,25 +172,17 @@ async def lines_of(inference: TritonInference, info: ModelInfo, wishes: Wishes, 
     """
     The tokens of a generation of one prompt, which begins when the first of them is wanted. Raises as `_steps`.
 
-    The backend's last answer may be empty, come long after it has told why it ended, or fail then: no client waits for it, and what was
-    said is said.
+    They end as soon as the backend has told why it ended: its last answer may be empty, come long after that, or fail then.
     """
-    has_ended = False
-    try:
-        async with aclosing(_steps(inference, info, wishes, [prompt])) as steps:
-            async for ((tokens, collector),) in steps:
-                if has_ended:
-                    continue
-                for token in tokens[:-1]:
-                    yield token, None
-                has_ended = collector.is_over
-                if tokens or has_ended:
-                    yield tokens[-1] if tokens else Token(None, "", None), collector if has_ended else None
-    except InferenceFailed:
-        if not has_ended:
-            raise
-    if not has_ended:
-        yield Token(None, "", None), collector
+    async with aclosing(_steps(inference, info, wishes, [prompt])) as steps:
+        async for ((tokens, collector),) in steps:
+            for token in tokens[:-1]:
+                yield token, None
+            if tokens and not collector.is_over:
+                yield tokens[-1], None
+            elif collector.is_over:
+                break
+    yield tokens[-1] if tokens else Token(None, "", None), collector
 
 
 async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> Sequence[Collector]:
@@ -203,7 +192,7 @@ async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> 
     Prompts go together as far as the model batches, else beside each other, `AT_ONCE` of them.
 
     Raises:
-        BadPayload, InferenceFailed: as `_steps`.
+        HttpError, InferenceFailed: as `_steps`.
     """
     most = max(info.config.max_batch_size, 1) if not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)

@@ -17,12 +17,11 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import orjson
 
-from adapter.fronts.answers import HttpError
-from adapter.fronts.bodies import parsed
+from adapter.fronts.failures import HttpError, parsed
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged, total
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
-from adapter.fronts.llm.schemas import SSE, Dynamic, Fault, Lmi, Meant, Values
+from adapter.fronts.llm.schemas import SSE, Dynamic, Fault, Lmi, Values
 from adapter.inference import Failure
 
 DEFAULT_TOKENS = {False: 16, True: 512}
@@ -88,13 +87,12 @@ def _messages(value: Any) -> bytes:
 
 
 class OpenAi(Lmi):
-    """Completions, or chat completions: the answers to one request. `read` comes before all but its failures."""
+    """Completions, or chat completions: the answers to one request."""
 
     content_type: ClassVar[str] = SSE
     end: ClassVar[bytes] = b"data: [DONE]\n\n"
     bad = bad_model = 400
     failures: ClassVar[Mapping[Failure, int]] = {}
-    _wishes: Wishes
 
     def __init__(self, *, is_chat: bool) -> None:
         self.is_chat = is_chat
@@ -123,7 +121,7 @@ class OpenAi(Lmi):
         if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
             raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
         options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
-        self._wishes = replace(
+        return replace(
             wishes,
             prompts=[prompt for prompt in prompts for _ in range(choices)],
             messages=_messages(given.get("messages")) if self.is_chat else b"",
@@ -131,22 +129,21 @@ class OpenAi(Lmi):
             is_stream=is_stream,
             has_usage=options.include_usage,
         )
-        return self._wishes
 
-    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+    def answer(self, ends: Sequence[Collector]) -> Any:
         """As `Lmi`: a choice each, those of one prompt beside each other."""
         choices = [
             {
                 "index": index,
                 **({"message": {"role": "assistant", "content": end.text, "refusal": None}} if self.is_chat else {"text": end.text}),
-                "logprobs": self._log_probs(end.tokens or ()) if has_details else None,
+                "logprobs": self._log_probs(end.tokens or ()) if end.wishes.has_details else None,
                 "finish_reason": _reason(end),
             }
             for index, end in enumerate(ends)
         ]
         return {**self._same, "model": self.model, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
 
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+    async def stream(self, lines: Sequence[Lines]) -> Values:
         """As `Lmi`: pieces of choices, each as soon as it is there."""
         ends: list[Collector | None] = [None] * len(lines)
         begun: set[int] = set()
@@ -156,16 +153,16 @@ class OpenAi(Lmi):
                     begun.add(index)
                     if self.is_chat:
                         yield self._piece(index, delta={"role": "assistant", "content": ""})
-                    elif self._wishes.has_prompt_in_text:
-                        yield self._piece(index, text=self._wishes.prompts[index])
+                    elif self.wishes.has_prompt_in_text:
+                        yield self._piece(index, text=self.wishes.prompts[index])
                 if token.text:
                     said: dict[str, Any] = {"delta": {"content": token.text}} if self.is_chat else {"text": token.text}
-                    yield self._piece(index, **said, logprobs=self._log_probs([token]) if has_details else None)
+                    yield self._piece(index, **said, logprobs=self._log_probs([token]) if self.wishes.has_details else None)
                 if end is not None:
                     ends[index] = end
                     said = {"delta": {}} if self.is_chat else {"text": ""}
                     yield self._piece(index, **said, finish_reason=_reason(end))
-        if self._wishes.has_usage:
+        if self.wishes.has_usage:
             yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
 
     def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
@@ -182,17 +179,12 @@ class OpenAi(Lmi):
 
     def _chunk(self, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         kind = f"{self._kind}.chunk" if self.is_chat else self._kind
-        return {
-            **self._same,
-            "model": self.model,
-            "object": kind,
-            "choices": choices,
-            **({"usage": None} if self._wishes.has_usage else {}),
-        }
+        usage = {"usage": None} if self.wishes.has_usage else {}
+        return {**self._same, "model": self.model, "object": kind, "choices": choices, **usage}
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        prompt = total(end.prompt_tokens for end in ends[:: self._wishes.choices])
+        prompt = total(end.prompt_tokens for end in ends[:: self.wishes.choices])
         completion = total(end.generated_tokens for end in ends)
         if prompt is None or completion is None:
             return None
@@ -234,23 +226,25 @@ def is_openai(value: Any) -> bool:
     return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
 
 
-def meant(to: Meant, body: bytes) -> Meant:
-    """What a body means. Raises HttpError: it is no JSON, or too long."""
+def meant(schema: Lmi, body: bytes) -> Lmi:
+    """The schema, with what the body wants, or why it cannot be had. Raises HttpError: the body is no JSON, or too long."""
     if len(body) > MOST_BYTES:
         raise HttpError(413, f"the body is longer than {MOST_BYTES} bytes, the most for a language model")
-    return understood(to, parsed(body))
+    return understood(schema, parsed(body))
 
 
-def understood(to: Meant, value: Any) -> Meant:
+def understood(schema: Lmi, value: Any) -> Lmi:
     """The same of a parsed body: its form may say another schema than the settings do."""
-    schema, own = to.schema, to.own
+    own = schema.own
     if own is not None and is_openai(value):
-        schema, own = OpenAi(is_chat="messages" in value), None
+        schema = OpenAi(is_chat="messages" in value)
     elif own is not None and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
         schema = Dynamic()
+        schema.own = own
     name = value.get("model") if isinstance(value, dict) else None
-    found = Meant(schema=schema, own=own, model=name if isinstance(name, str) else "")
+    schema.model = name if isinstance(name, str) else ""
     try:
-        return replace(found, wishes=schema.read(value))
+        schema.wishes = schema.read(value)
     except HttpError as error:
-        return replace(found, problem=error)
+        schema.problem = error
+    return schema

@@ -13,10 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 
-BAD_PAYLOAD = 424
-"""LMI's status for it; TGI's is another."""
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 _LARGEST = 3.4e38
 """Of FP32, in short: the type that backends have for parameters."""
@@ -29,18 +27,11 @@ _DEFAULT_TOKENS = {False: 30, True: 20}
 """`max_new_tokens`, of LMI and of TGI."""
 
 
-class BadPayload(HttpError):
-    """A body that is no request: one line for its caller."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(BAD_PAYLOAD, text)
-
-
-class BadParameter(BadPayload):
+class BadParameter(HttpError):
     """A parameter that has no such value, or that the model's backend does not have. The text names it."""
 
     def __init__(self, name: str, words: str) -> None:
-        super().__init__(f"parameters.{name}: {words}")
+        super().__init__(400, f"parameters.{name}: {words}")
         self.name = name
         self.words = words
 
@@ -90,11 +81,11 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
     The `parameters` of a request.
 
     Raises:
-        BadPayload: they are no object.
+        HttpError: 400: they are no object.
         BadParameter: one of them has a value that makes no sense.
     """
     if not isinstance(value, dict | None):
-        raise BadPayload("parameters must be an object")
+        raise HttpError(400, "parameters must be an object")
     entries: dict[str, Any] = {name: entry for name, entry in (value or {}).items() if entry is not None}
     names: dict[str, str] = {}
     for theirs, entry in entries.items():

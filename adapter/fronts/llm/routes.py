@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -23,14 +23,15 @@ import orjson
 from aiohttp import web
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, ModelNotLoaded, ServerUnavailable
-from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, Stream, event, json_answer
+from adapter.fronts.answers import Stream, event, json_answer
 from adapter.fronts.edge import Front, Request, Route
+from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
 from adapter.fronts.llm.generating import Collector, lines_of, texts, total
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
-from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Meant, Tgi, tgi_body
+from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, tgi_body
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import NOT_FOUND, KnownModel, Models, serving
 from adapter.settings.fronts import LlmSettings
@@ -54,9 +55,9 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         Route("GET", "/info", handlers.info, "metadata"),
         Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
         Route("POST", "/invocations", partial(handlers.default, schema=None), "inference"),
-        Route("POST", "/", partial(handlers.default, schema=Tgi()), "inference"),
-        Route("POST", "/generate", partial(handlers.default, schema=Tgi(is_list=False, is_stream=False)), "inference"),
-        Route("POST", "/generate_stream", partial(handlers.default, schema=Tgi(is_stream=True)), "inference"),
+        Route("POST", "/", partial(handlers.default, schema=Tgi), "inference"),
+        Route("POST", "/generate", partial(handlers.default, schema=partial(Tgi, is_list=False, is_stream=False)), "inference"),
+        Route("POST", "/generate_stream", partial(handlers.default, schema=partial(Tgi, is_stream=True)), "inference"),
         Route("POST", "/v1/completions", partial(handlers.openai, is_chat=False), "inference"),
         Route("POST", "/v1/chat/completions", partial(handlers.openai, is_chat=True), "inference"),
         Route("GET", "/v1/models", handlers.listing, "metadata"),
@@ -128,18 +129,16 @@ class _Handlers:
 
     async def openai(self, request: Request, *, is_chat: bool) -> web.StreamResponse:
         """One of OpenAI's paths; the body names the model."""
-        said = await request.read_by(meant, Meant(schema=OpenAi(is_chat=is_chat)))
+        said = await request.read_by(meant, OpenAi(is_chat=is_chat))
         if not said.model or "\0" in said.model:  # at which Triton would cut it
             return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
         return await self.answering.answer(request, await self._serving(said.model), said)
 
-    async def default(self, request: Request, *, schema: Lmi | None) -> web.StreamResponse:
+    async def default(self, request: Request, *, schema: Callable[[], Lmi] | None) -> web.StreamResponse:
         """A path that names no model; None: the body, or the model's options, say the schema."""
         target = target_of(request) if schema is None else None
         model = await (self._default_model() if target is None else self._serving(target))
-        return await self.answering.answer(
-            request, model, Meant(schema=schema) if schema else await self.answering.opened(model, request.front)
-        )
+        return await self.answering.answer(request, model, schema() if schema else await self.answering.opened(model, request.front))
 
     async def _default_model(self) -> KnownModel:
         if self.named is not None:
@@ -203,27 +202,30 @@ class Answering:
         self._chats = Chats(file_of)
         self.close = self._chats.close
 
-    async def opened(self, model: KnownModel, front: str) -> Meant:
-        """Of a body whose schema its form, or the model's options, say."""
+    async def opened(self, model: KnownModel, front: str) -> Lmi:
+        """The schema of a body whose form, or the model's options, say it."""
+        schema = Lmi()
         try:
             own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
         except InvalidModel as problem:
-            return Meant(schema=Lmi(), problem=problem)
+            schema.problem = problem
+            return schema
         if own.rolling_batch == "disable":
-            return Meant(schema=Dynamic(), own=own)
-        full = NO_SPACE if front == "sagemaker" else OVERLOADED
-        return Meant(schema=Tgi(full=full) if own.is_tgi_compatible else Lmi(), own=own)
+            schema = Dynamic()
+        elif own.is_tgi_compatible:
+            schema = Tgi(full=NO_SPACE if front == "sagemaker" else OVERLOADED)
+        schema.own = own
+        return schema
 
-    async def answer(self, request: Request, model: KnownModel, said: Meant) -> web.StreamResponse:
-        """The answer for a model that serves, of a body that is read or not; also where it is wrong, or fails."""
+    async def answer(self, request: Request, model: KnownModel, schema: Lmi) -> web.StreamResponse:
+        """The answer for a model that serves, to a body that is read or not; also where it is wrong, or fails."""
         stream: Stream | None = None
         try:
-            if said.wishes is None and said.problem is None:
-                said = await request.read_by(meant, said)
-            if said.problem is not None or said.wishes is None:
-                raise said.problem or HttpError(400, "")
-            schema, own, wishes = said.schema, said.own, said.wishes
-            schema.model = model.name
+            if schema.wishes is None and schema.problem is None:
+                schema = await request.read_by(meant, schema)
+            if schema.problem is not None:
+                raise schema.problem
+            own, wishes, schema.model = schema.own, schema.wishes, model.name
             has_form = own is not None and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
             if wishes.messages:
                 wishes = replace(wishes, prompts=[await self._chats.prompt(model, wishes.messages)] * wishes.choices)
@@ -235,23 +237,24 @@ class Answering:
             if not wishes.is_stream:
                 ends = await texts(self._inference, info, wishes)
                 headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
-                return json_answer(schema.answer(ends, has_details=wishes.has_details), headers=headers)
+                return json_answer(schema.answer(ends), headers=headers)
             is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
             stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
             async with AsyncExitStack() as stack:
-                sources = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
-                lines = [await stack.enter_async_context(aclosing(each)) for each in sources]
-                async with aclosing(schema.stream(lines, has_details=wishes.has_details)) as values:
-                    async for value in values:
-                        await stream.write(framed(value))
+                lines = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
+                values = schema.stream(lines)
+                for each in (*lines, values):
+                    stack.push_async_callback(each.aclose)
+                async for value in values:
+                    await stream.write(framed(value))
         except (HttpError, AdapterError) as error:
-            status = said.schema.status(error, (model.name, model.model_id), request.said)
+            status = schema.status(error, (model.name, model.model_id), request.said)
             note(reason=getattr(error, "reason", "payload"), error=error.text)
             if stream is None or not stream.response.prepared:
-                return json_answer(said.schema.failed(status, error), status, getattr(error, "headers", None))
-            await stream.write(framed(said.schema.broken(status, error)))
-        if said.schema.end:
-            await stream.write(said.schema.end)
+                return json_answer(schema.failed(status, error), status, getattr(error, "headers", None))
+            await stream.write(framed(schema.broken(status, error)))
+        if schema.end:
+            await stream.write(schema.end)
         return stream.response
 
 

@@ -8,14 +8,14 @@ handlers Inference API Schema", also its Error Responses; TGI `router/src/lib.rs
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
-from adapter.fronts.answers import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
+from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, all_of
-from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, BadPayload, Wishes, wishes_of, with_sequences
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, wishes_of, with_sequences
 from adapter.inference import Failure, InferenceFailed
 from adapter.settings.fronts import LlmSettings
 
@@ -34,7 +34,7 @@ Fault = AdapterError | HttpError
 
 
 class Lmi:
-    """LMI's rolling batch: how a body is read, and how the answers to one request are written. The other schemas differ in parts."""
+    """LMI's rolling batch: how the body of one request is read, and its answers are written. The other schemas differ in parts."""
 
     is_tgi: ClassVar[bool] = False
     is_dynamic: ClassVar[bool] = False
@@ -49,62 +49,70 @@ class Lmi:
     """Status where the model's own files are wrong."""
     full: int = NO_SPACE
     """Status where memory is out."""
-    model = ""
-    """Its name, as an answer has it."""
     failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
     """Status of a failed inference, where it is not that of all fronts."""
+    is_stream: bool | None = None
+    """None: the body says it."""
     is_list = False
     """An answer that is no stream is one of all prompts."""
+    own: LlmSettings | None = None
+    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
+    model = ""
+    """That the body names; then the model's name, as an answer has it."""
+    wishes: Any = None
+    """`Wishes`; None: the body is not read yet."""
+    problem: Fault | None = None
+    """Why nothing can be asked."""
 
     def read(self, value: Any) -> Wishes:
-        """Of a parsed body. Raises BadPayload; HttpError 400."""
+        """Of a parsed body. Raises HttpError: 400."""
         if not isinstance(value, dict):
-            raise BadPayload("the body must be a JSON object with inputs")
+            raise HttpError(400, "the body must be a JSON object with inputs")
         inputs = value.get("inputs")
         prompts: list[Any] = inputs if isinstance(inputs, list) and self.is_dynamic else [inputs]
         if not prompts or not all(isinstance(prompt, str) and prompt for prompt in prompts):
             kind = "a text" if self.is_tgi else "a text, or a list of texts,"
-            raise BadPayload(f"inputs must be {kind} and not empty")
+            raise HttpError(400, f"inputs must be {kind} and not empty")
         if len(prompts) > MOST_PROMPTS:
-            raise BadPayload(f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
+            raise HttpError(400, f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
         wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
         if not isinstance(is_stream, bool | None):
-            raise BadPayload("stream must be true or false")
-        wishes = replace(wishes, prompts=prompts, is_stream=is_stream)
+            raise HttpError(400, "stream must be true or false")
+        wishes = replace(wishes, prompts=prompts, is_stream=is_stream if self.is_stream is None else self.is_stream)
         if self.is_dynamic:
             return replace(wishes, has_details=False, is_dynamic=True)
         return wishes if self.is_tgi else with_sequences(wishes)
 
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+    async def stream(self, lines: Sequence[Lines]) -> Values:
         """The lines of a stream, out of the tokens of each prompt; here there is one."""
         index = 0
         async for token, end in lines[0]:
             index += 1
-            yield self.line(token, index, end, has_details=has_details)
+            yield self.line(token, index, end)
 
-    def answer(self, ends: Sequence[Collector], *, has_details: bool) -> Any:
+    def answer(self, ends: Sequence[Collector]) -> Any:
         """An answer that is no stream: of all prompts, or of all sequences of one."""
         if self.is_list:
-            return [self.whole(end, has_details=has_details) for end in ends]
+            return [self.whole(end) for end in ends]
         best, *others = sorted(ends, key=lambda end: sum(token.log_prob or 0 for token in end.tokens or ()), reverse=True)
-        value = dict(self.whole(best, has_details=has_details))
+        value = dict(self.whole(best))
         if others:
-            details = [self.whole(end, has_details=True) for end in others]
+            details = [self.whole(end) for end in others]
             value["details"]["best_of_sequences"] = [{**each["details"], "generated_text": each["generated_text"]} for each in details]
         return value
 
-    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
+    def line(self, token: Token, index: int, end: Collector | None) -> Mapping[str, Any]:
         """One token of a stream, counted from 1; the last has the end."""
         line: dict[str, Any] = {"token": self._token(token)}
         if end is not None:
             line["generated_text"] = end.text
-            if has_details:
+            if end.wishes.has_details:
                 line["details"] = self._details(end)
         return line
 
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector) -> Mapping[str, Any]:
         """The answer to one prompt."""
-        if not has_details:
+        if not end.wishes.has_details:
             return {"generated_text": end.text}
         tokens = None if end.tokens is None else [self._token(token) for token in end.tokens]
         return {"generated_text": end.text, "details": {**self._details(end), "tokens": tokens}}
@@ -119,7 +127,7 @@ class Lmi:
             said: the body: neither do its words.
         """
         if isinstance(error, HttpError):
-            return self.bad if isinstance(error, BadPayload) or error.status == 400 else error.status
+            return self.bad if error.status == 400 else error.status
         if isinstance(error, InferenceFailed):
             is_full = is_out_of_memory(error.text, names, is_load=False, said=said)
             return self.full if is_full else self.failures.get(error.failure, status_of(error))
@@ -148,28 +156,13 @@ class Lmi:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meant:
-    """What a body means to a language model."""
-
-    schema: Lmi
-    own: LlmSettings | None = None
-    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
-    wishes: Wishes | None = None
-    """None: the body is not read yet."""
-    problem: Fault | None = None
-    """Why nothing can be asked."""
-    model: str = ""
-    """That the body names."""
-
-
 class Dynamic(Lmi):
     """LMI: dynamic batch."""
 
     is_dynamic: ClassVar[bool] = True
     is_list = True
 
-    async def stream(self, lines: Sequence[Lines], *, has_details: bool) -> Values:
+    async def stream(self, lines: Sequence[Lines]) -> Values:
         """
         A line has the next text of each prompt; of one that has ended, or not begun, an empty one. Without any text there is one line.
         """
@@ -185,10 +178,6 @@ class Dynamic(Lmi):
                 found = [entry for entry in found if entry is not None]
         if not has_line:
             yield {"outputs": [""] * len(lines)}
-
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
-        """As `Lmi`."""
-        return {"generated_text": end.text}
 
     def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -214,23 +203,17 @@ class Tgi(Lmi):
     def __init__(self, *, is_list: bool = True, is_stream: bool | None = None, full: int = OVERLOADED) -> None:
         self.is_list = is_list
         self.full = full
-        self._is_stream = is_stream
-        """None: the body says it."""
+        self.is_stream = is_stream
 
-    def read(self, value: Any) -> Wishes:
+    def line(self, token: Token, index: int, end: Collector | None) -> Mapping[str, Any]:
         """As `Lmi`."""
-        wishes = super().read(value)
-        return wishes if self._is_stream is None else replace(wishes, is_stream=self._is_stream)
-
-    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
-        """As `Lmi`."""
-        details = {**self._details(end), "input_length": end.prompt_tokens} if end is not None and has_details else None
+        details = {**self._details(end), "input_length": end.prompt_tokens} if end is not None and end.wishes.has_details else None
         text = end.text if end is not None else None
         return {"index": index, "token": self._token(token), "generated_text": text, "details": details}
 
-    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector) -> Mapping[str, Any]:
         """As `Lmi`."""
-        if not has_details:
+        if not end.wishes.has_details:
             return {"generated_text": end.text}
         tokens = [self._token(token) for token in end.tokens or ()]
         return {"generated_text": end.text, "details": {**self._details(end), "prefill": [], "tokens": tokens}}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.llm.parameters import BadParameter
 from adapter.fronts.tensors import numbers, packed
 from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, add_input, split

@@ -1,43 +1,56 @@
 """
 The V2 inference protocol over HTTP, in front of Triton, or of ModelMesh, and the model repository API: index, load, unload.
 
+What fails before a model has been asked is an ordinary error. The status of a stream is that of its first answer; an error that comes later
+is an event of its own. What a client that leaves, or does not read, has asked for is cancelled in Triton.
+
 Errors are `{"error": text}` and nothing else. The repository is shut unless V2_REPOSITORY_API opens it, and each call then says so.
 Source: the V2 predict protocol, and Triton's extensions of it, as `docs/protocol/extension_model_repository.md`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Any
 
-import msgspec
+import orjson
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import BINARY, JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
-from adapter.fronts.bodies import FREE_BYTES, structured
+from adapter.fronts.answers import BINARY, JSON, Stream, bytes_answer, compressed, event, json_answer, stream_headers
+from adapter.fronts.bodies import FREE_BYTES, off_loop_if_large
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, head_of, inferred
+from adapter.fronts.failures import UNAVAILABLE, HttpError, status_of, structured
+from adapter.fronts.tensors import as_json
+from adapter.fronts.v2.requests import Asked, Index, Unload, flat_meant, head_of, meant, overrides_of
+from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
 from adapter.lifecycle.repository_calls import RepositoryCalls
-from adapter.model import Overrides, ServerModel
+from adapter.model import ServerModel
 from adapter.serving import KnownModel, Models
+from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
+from adapter.triton.inference.messages import json_of
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
+CLASSIFICATION = "classification"
+"""Parameter of an output. Source: Triton's classification extension."""
+EVENTS = "text/event-stream; charset=utf-8"
+Written = tuple[bytes, int | None]
+"""A body, and its bytes of JSON before the binary data; None: there is none."""
 RESTORE_SECONDS = 60.0
 """So long the front is not ready because of models that are being loaded again."""
+PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
+HEADER_LENGTH = "Inference-Header-Content-Length"
 _VERSION = re.compile(r"[0-9]{1,18}")
-CONFIG, FILE = "config", "file:"
-Question = Callable[[TritonInference, str, str], Awaitable[Mapping[str, Any]]]
+Question = Callable[[TritonInference, str, str], Awaitable[Any]]
 """Of a model and a version."""
 
 
@@ -120,10 +133,10 @@ class _Handlers:
 
     async def told(self, request: Request, *, question: Question) -> web.Response:
         model = self._model(request)
-        return json_answer(await question(self.inference, model.model_id, model.version))
+        return json_answer(json_of(await question(self.inference, model.model_id, model.version)))
 
     async def all_statistics(self, _request: Request) -> web.Response:
-        return json_answer(await self.inference.model_statistics())
+        return json_answer(json_of(await self.inference.model_statistics()))
 
     async def infer(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
@@ -136,12 +149,12 @@ class _Handlers:
     async def generate(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
         info = await self.inference.model_info(model)
-        return compressed(await generate.whole(self.inference, model, await request.read_by(generate.meant, info, model.version)))
+        return compressed(await whole(self.inference, model, await request.read_by(flat_meant, info, model.version)))
 
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
-        asked = await request.read_by(generate.meant, await self.inference.model_info(model), model.version)
-        return await generate.streamed_as_triton(self.inference, model, asked, request)
+        asked = await request.read_by(flat_meant, await self.inference.model_info(model), model.version)
+        return await streamed_as_triton(self.inference, model, asked, request)
 
     def _model(self, request: Request) -> KnownModel:
         """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
@@ -155,7 +168,7 @@ class _Handlers:
 
     async def index(self, request: Request) -> web.Response:
         """POST /v2/repository/index."""
-        api, asked = self._opened(), await request.read_by(structured, _Index)
+        api, asked = self._opened(), await request.read_by(structured, Index)
         return json_answer([_row(row) for row in await api.index() if row.state == "READY" or not asked.ready])
 
     async def load(self, request: Request) -> web.Response:
@@ -167,7 +180,7 @@ class _Handlers:
     async def unload(self, request: Request) -> web.Response:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
-        asked = await request.read_by(structured, _Unload)
+        asked = await request.read_by(structured, Unload)
         await api.unload(name, has_dependents=asked.parameters.unload_dependents)
         return web.Response()
 
@@ -185,45 +198,133 @@ def _health(request: Request, word: str, *, is_well: bool) -> web.Response:
     return web.Response(status=status)
 
 
-class _Index(msgspec.Struct):
-    ready: bool = False
-
-
-class _Load(msgspec.Struct):
-    parameters: dict[str, str] = {}
-
-
-class _Flags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    unload_dependents: bool = False
-
-
-class _Unload(msgspec.Struct):
-    parameters: _Flags = _Flags()
-
-
-def overrides_of(body: bytes) -> Overrides:
-    """Of a request for a load. Raises HttpError: 400."""
-    found: dict[str, str | bytes] = {}
-    for key, value in structured(_Load, body).parameters.items():
-        if key != CONFIG and not key.startswith(FILE):
-            raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
-        found[key] = value if key == CONFIG else _content(key, value)
-    if found and CONFIG not in found:
-        raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
-    return found
-
-
-def _content(key: str, text: str) -> bytes:
-    place = key.removeprefix(FILE)
-    parts = place.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in place or "\\" in place:
-        raise HttpError(400, f"the parameter {key!r} must name a file inside the model: {FILE + '<version>/<name>'!r}")
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise HttpError(400, f"the parameter {key!r} is no base64") from None
-
-
 def _row(row: ServerModel) -> Mapping[str, str]:
     """Without what Triton does not tell."""
     return {key: value for key, value in row._asdict().items() if value or key == "name"}
+
+
+# ---- answers, for other fronts, too, that carry V2 in paths of their own
+
+
+async def inferred(inference: TritonInference, model: KnownModel, request: Request, head: int | None) -> Written:
+    """
+    The whole of it.
+
+    Args:
+        inference: the server.
+        model: which one.
+        request: its body is not read yet.
+        head: as `head_of`.
+
+    Raises:
+        HttpError: 400: the body is no request; and as `Request.read_by`.
+        InferenceFailed: as `TritonInference.one`.
+    """
+    info = await inference.model_info(model) if head == 0 else None
+    return await answer_to(inference, model, await request.read_by(meant, model.model_id, model.version, head, info, head=head))
+
+
+async def answer_to(inference: TritonInference, model: KnownModel, asking: Asked) -> Written:
+    """The answer in the form that was asked for. Raises as `inferred`."""
+    await _check_classes(inference, model, asking.head)
+    response = await inference.one(asking.head, asking.wire)
+    contents = list(response.raw_output_contents)  # each look at them copies
+    return await off_loop_if_large(sum(map(len, contents)), lambda: _written(response, contents, model, asking))
+
+
+async def _check_classes(inference: TritonInference, model: KnownModel, request: Any) -> None:
+    """Triton 2.51 dies of classes that are wanted of texts. Raises HttpError 400."""
+    names = {output.name for output in request.outputs if CLASSIFICATION in output.parameters}
+    if names:
+        for output in (await inference.model_info(model)).metadata.outputs:
+            if output.name in names and output.datatype == "BYTES":
+                raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
+
+
+def _written(response: Any, contents: Sequence[bytes], model: KnownModel, asked: Asked) -> Written:
+    """
+    The answer in the form that was asked for.
+
+    Raises:
+        HttpError: as `tensors.as_json`.
+    """
+    binary: list[bytes] = []
+    outputs = []
+    for output, data in zip(response.outputs, contents, strict=True):
+        entry: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
+        parameters = parameters_of(output)
+        if asked.is_binary(output.name):
+            binary.append(data)
+            parameters["binary_data_size"] = len(data)
+        else:
+            text = as_json(f"output {output.name!r}", output.datatype, data, is_base64=output.name in asked.base64)
+            entry["data"] = orjson.Fragment(text)
+        outputs.append(entry | ({"parameters": parameters} if parameters else {}))
+    value: dict[str, Any] = {"id": response.id} if response.id else {}
+    value |= {"model_name": model.name, "model_version": response.model_version}
+    if parameters := parameters_of(response):
+        value["parameters"] = parameters
+    text = orjson.dumps({**value, "outputs": outputs})
+    if not binary:
+        return text, None
+    return b"".join((text, *binary)), len(text)
+
+
+# ---- flat JSON
+
+
+async def whole(inference: TritonInference, model: KnownModel, asking: Asked) -> web.Response:
+    """The model's only answer. Raises InferenceFailed, as `TritonInference.one`."""
+    response = await inference.one(asking.head, asking.wire)
+    size_bytes = sum(map(len, response.raw_output_contents))
+    return bytes_answer(await off_loop_if_large(size_bytes, lambda: flat_written(response, model.name)), JSON)
+
+
+async def streamed(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
+    """
+    All answers, as events. A failure after the first one is an event.
+
+    Raises:
+        InferenceFailed: before the first answer, or instead of it.
+    """
+    stream = Stream(request, EVENTS)
+    async with aclosing(inference.stream(asking.request)) as answers:
+        try:
+            async for response in answers:
+                is_end = is_final(response) and not response.outputs  # it only says that the stream has ended
+                await stream.write(b"" if is_end else b"data: %s\n\n" % flat_written(response, model.name))
+        except (InferenceFailed, HttpError) as failed:
+            if not stream.response.prepared:
+                raise
+            note(error=failed.text)
+            await stream.write(event({"error": failed.text}))
+    return stream.response
+
+
+async def streamed_as_triton(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
+    """As `streamed`; where the model itself fails instead of its first answer, that is an event, too, with the failure's status."""
+    try:
+        return await streamed(inference, model, asking, request)
+    except InferenceFailed as failed:
+        if failed.failure is not Failure.INTERNAL:
+            raise
+        note(error=failed.text, reason=failed.reason)
+        return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
+
+
+def flat_written(response: Any, model: str) -> bytes:
+    """
+    An answer of this model as one line of JSON. Names of outputs give way to those of the protocol.
+
+    Raises:
+        HttpError: as `tensors.as_json`.
+    """
+    found: dict[str, Any] = {}
+    for output, data in zip(response.outputs, response.raw_output_contents, strict=True):
+        text = as_json(f"output {output.name!r}", output.datatype, data)
+        found[output.name] = orjson.Fragment(text[1:-1] if math.prod(output.shape) == 1 else text)
+    found |= parameters_of(response)
+    found |= {"model_name": model, "model_version": response.model_version}
+    if response.id:
+        found["id"] = response.id
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -28,7 +28,7 @@ from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference import messages
 from adapter.triton.inference.channels import Tls, channel_to
-from adapter.triton.inference.leaving import Leaving, cancel, cancel_stream, end_stream, seen
+from adapter.triton.inference.leaving import Leaving, begun, cancel, cancel_stream, end_stream
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""
@@ -72,7 +72,6 @@ class TritonInference:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._infer: Any = self._channel.unary_unary(
             "/inference.GRPCInferenceService/ModelInfer",
-            request_serializer=lambda message: message if isinstance(message, bytes) else message.SerializeToString(),
             response_deserializer=service_pb2.ModelInferResponse.FromString,
         )
         self._leaving = Leaving()
@@ -85,16 +84,16 @@ class TritonInference:
 
     async def infer(self, request: Any, wire: bytes | None = None) -> Any:
         """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final. `wire`: the request as bytes, where they exist."""
-        begun = monotonic()
-        call = self._infer(wire or request, metadata=self._about(request.model_name))
-        answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
+        since = monotonic()
+        call = self._infer(wire or request.SerializeToString(), metadata=self._about(request.model_name))
+        answer = begun(_answer_of(call, request.id))
         try:
             response = messages.completed(await asyncio.shield(answer))
             response.parameters[FINAL].bool_param = True
             return response
         finally:
             if not answer.done():
-                self._leaving.spawn(cancel(call, answer, begun))
+                self._leaving.spawn(cancel(call, answer, since))
 
     async def one(self, request: Any, wire: bytes | None = None) -> Any:
         """As `infer`; a decoupled model is asked by a stream. INVALID: it gave no answer, or more than one, and the stream is cancelled."""
@@ -104,7 +103,8 @@ class TritonInference:
             if failed.failure is not Failure.UNSUPPORTED or "decoupled" not in failed.text:
                 raise
         found: list[Any] = []
-        async with aclosing(self.stream(request)) as answers:
+        whole = service_pb2.ModelInferRequest.FromString(wire) if wire else request
+        async with aclosing(self.stream(whole)) as answers:
             async for answer in answers:
                 if answer.outputs or not is_final(answer):
                     found.append(answer)
@@ -123,7 +123,7 @@ class TritonInference:
         """
         request.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model_name))
-        pending = seen(asyncio.ensure_future(_next_of(call, request.id, request)))
+        pending = begun(_next_of(call, request.id, request))
         is_over = False
         try:
             while True:
@@ -135,7 +135,7 @@ class TritonInference:
                 yield response
                 if is_over:
                     return
-                pending = seen(asyncio.ensure_future(_next_of(call, request.id)))
+                pending = begun(_next_of(call, request.id))
         finally:
             if is_over:
                 self._leaving.spawn(end_stream(call))
@@ -164,39 +164,37 @@ class TritonInference:
         key = name, version, placed = model.model_id, model.version, model.placed
         if placed is not None and key in self._infos:
             return self._infos[key]
-        info = ModelInfo(*await asyncio.gather(self._metadata(name, version), self._config_for_asking(name, version)))
+        info = ModelInfo(*await asyncio.gather(self.model_metadata(name, version), self._config_for_asking(name, version)))
         if placed is not None:
             self._infos[key] = info
             if len(self._infos) > KEPT_INFOS:
                 del self._infos[next(iter(self._infos))]
         return info
 
-    async def model_metadata(self, model: str, version: str = "") -> Mapping[str, Any]:
-        """ModelMetadata as the JSON object that Triton's HTTP front gives."""
-        return messages.json_of(await self._metadata(model, version))
+    async def model_metadata(self, model: str, version: str = "") -> Any:
+        """ModelMetadataResponse."""
+        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
 
-    async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
-        """ModelConfig as the JSON object that Triton's HTTP front gives."""
-        return messages.json_of(await self._config(model, version))
+    async def model_config(self, model: str, version: str = "") -> Any:
+        """ModelConfig."""
+        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
 
-    async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
-        """ModelStatistics as the JSON object that Triton's HTTP front gives."""
-        request = service_pb2.ModelStatisticsRequest(name=model, version=version)
-        return messages.json_of(await self._ask(self._stub.ModelStatistics, request, model))
+    async def model_statistics(self, model: str = "", version: str = "") -> Any:
+        """ModelStatisticsResponse."""
+        return await self._ask(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model, version=version), model)
 
     def _about(self, model: str) -> Metadata:
         """Headers of a call about a model."""
         return self._headers
 
     async def _config_for_asking(self, model: str, version: str) -> Any:
-        """What of the config decides how the model is asked."""
-        return await self._config(model, version)
-
-    async def _metadata(self, model: str, version: str) -> Any:
-        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
-
-    async def _config(self, model: str, version: str) -> Any:
-        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
+        """What of the config decides how the model is asked. A runtime of ModelMesh's that is no Triton has no such call."""
+        try:
+            return await self.model_config(model, version)
+        except InferenceFailed as failed:
+            if failed.failure is not Failure.UNSUPPORTED:
+                raise
+            return model_config_pb2.ModelConfig()
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
@@ -238,15 +236,6 @@ class MeshInference(TritonInference):
     def _about(self, model: str) -> Metadata:
         named = (HEADER, model) if _VISIBLE.fullmatch(model) else (BINARY_HEADER, model.encode())
         return (*self._headers, named)
-
-    async def _config_for_asking(self, model: str, version: str) -> Any:
-        """A runtime that is no Triton has no such call."""
-        try:
-            return await self._config(model, version)
-        except InferenceFailed as failed:
-            if failed.failure is not Failure.UNSUPPORTED:
-                raise
-            return model_config_pb2.ModelConfig()
 
 
 async def _answer_of(call: Any, request_id: str = "") -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 import grpc.aio
 
 from adapter.triton.inference.messages import is_last
+from adapter.workers import retrieve
 
 FIRST_SECONDS = 0.02
 """Of a call's life, in which it is not cancelled: Triton is still taking it."""
@@ -31,10 +32,11 @@ LONGEST_SECONDS = 2.0
 """A stream that is never quiet, or never ends, is cancelled at last."""
 
 
-def seen(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-    """The same future; asyncio logs no exception of it that was not retrieved."""
-    future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    return future
+def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """A task of it; asyncio logs no exception of it that was not retrieved."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(retrieve)
+    return task
 
 
 class Leaving:
@@ -55,25 +57,25 @@ class Leaving:
         task.add_done_callback(self._tasks.discard)
 
 
-async def cancel(call: Any, pending: asyncio.Future[Any], begun: float) -> None:
+async def cancel(call: Any, pending: asyncio.Future[Any], since: float) -> None:
     """
     Cancel a unary call soon.
 
     Args:
         call: of grpc.aio.
         pending: its answer.
-        begun: when it began, by `monotonic`.
+        since: when it began, by `monotonic`.
     """
     try:
-        await _is_quiet(pending, begun + FIRST_SECONDS)
+        await _is_quiet(pending, since + FIRST_SECONDS)
     finally:
         call.cancel()
 
 
 async def cancel_stream(call: Any, pending: asyncio.Future[Any]) -> None:
     """The same for a stream; `pending` is its next message."""
-    begun = monotonic()
-    earliest, end = begun + STREAM_SECONDS, begun + LONGEST_SECONDS
+    now = monotonic()
+    earliest, end = now + STREAM_SECONDS, now + LONGEST_SECONDS
     try:
         while monotonic() < end and not await _is_quiet(pending, earliest):
             if call.done():
@@ -81,7 +83,7 @@ async def cancel_stream(call: Any, pending: asyncio.Future[Any]) -> None:
             if pending.exception() is None and is_last(pending.result()):
                 await end_stream(call)
                 return
-            pending = seen(asyncio.ensure_future(call.read()))
+            pending = begun(call.read())
     finally:
         call.cancel()
 
@@ -94,7 +96,7 @@ async def _is_quiet(pending: asyncio.Future[Any], earliest: float) -> bool:
 
 async def end_stream(call: Any) -> None:
     """End a stream whose last answer is there: Triton ends it when it hears that there will be no further request."""
-    ending = seen(asyncio.ensure_future(_ended(call)))
+    ending = begun(_ended(call))
     try:
         await asyncio.wait({ending}, timeout=LONGEST_SECONDS)
     finally:

@@ -10,6 +10,7 @@ import re
 import struct
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
 
 from adapter.inference import DATATYPES, Failure, InferenceFailed, is_final, joined
@@ -36,7 +37,6 @@ _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed", "recvmsg:", "Broken 
 _LATER = ("Exceeds maximum queue size", "Server exiting", "Server not ready")
 _TEXTS = frozenset({"inference.ModelSequenceBatching.InitialState.dims"})
 """64-bit numbers that Triton leaves as protobuf's JSON has them: as texts."""
-_DIGITS_OF_FP32 = range(6, 10)
 
 
 def completed(response: Any) -> Any:
@@ -125,37 +125,27 @@ def _words(details: str, request_id: str) -> str:
 
 def json_of(message: Any) -> dict[str, Any]:
     """
-    The message as the object of JSON that Triton's own HTTP front gives.
+    The message as the object of JSON that Triton's own HTTP front gives: protobuf's JSON, but with 64-bit numbers as numbers.
 
-    Names of the fields as they are, what is unset too, 64-bit numbers as numbers, FP32 in its shortest form. Source: measured on
-    Triton 2.51 against `/config` and `/stats`; Triton core `ModelConfigToJson`, over protobuf's JSON.
+    Names of the fields as they are, what is unset too. Source: measured on Triton 2.51 against `/config` and `/stats`; Triton core
+    `ModelConfigToJson`.
     """
-    found: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            entry = field.message_type.fields_by_name["value"]
-            found[field.name] = {str(key): _value(entry, value[key]) for key in value}
-        elif field.is_repeated:
-            found[field.name] = [_value(field, one) for one in value]
-        elif not field.has_presence or message.HasField(field.name):
-            found[field.name] = _value(field, value)
+    found = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    return _with_numbers(message.DESCRIPTOR, found)
+
+
+def _with_numbers(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
+    for field in (kind.fields_by_name[name] for name in found):
+        value, inner = found[field.name], field.message_type
+        if inner is not None and inner.GetOptions().map_entry:
+            found[field.name] = {key: _value(inner.fields_by_name["value"], one) for key, one in value.items()}
+        else:
+            found[field.name] = [_value(field, one) for one in value] if field.is_repeated else _value(field, value)
     return found
 
 
 def _value(field: Any, value: Any) -> Any:
     if field.message_type is not None:
-        return json_of(value)
-    if field.enum_type is not None:
-        named = field.enum_type.values_by_number.get(value)
-        return value if named is None else named.name  # of a newer Triton
-    if field.type == field.TYPE_FLOAT:
-        return _shortest(value)
-    return str(value) if field.full_name in _TEXTS else value
-
-
-def _shortest(value: float) -> float:
-    """The double with the fewest digits that is the same as FP32."""
-    same = struct.pack("<f", value)
-    texts = (float(f"{value:.{digits}g}") for digits in _DIGITS_OF_FP32)
-    return next((found for found in texts if struct.pack("<f", found) == same), value)
+        return _with_numbers(field.message_type, value)
+    is_long = field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.full_name not in _TEXTS
+    return int(value) if is_long else value

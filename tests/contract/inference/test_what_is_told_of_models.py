@@ -13,6 +13,7 @@ import pytest
 from adapter.inference import InferenceFailed
 from adapter.serving import KnownModel
 from adapter.triton.inference.client import TritonInference
+from adapter.triton.inference.messages import json_of
 from tests.contract.inference.conftest import MODELS
 from tests.fakes.v2_server import V2Server
 from tests.real.triton import Triton
@@ -26,7 +27,7 @@ def _of_http(triton: Triton, path: str) -> Any:
 @pytest.mark.real_triton
 @pytest.mark.parametrize("model", MODELS)
 async def test_the_config_is_tritons(inference: TritonInference, triton: Triton, model: str) -> None:
-    assert json.loads(json.dumps(await inference.model_config(model))) == _of_http(triton, f"/v2/models/{model}/config")
+    assert json.loads(json.dumps(json_of(await inference.model_config(model)))) == _of_http(triton, f"/v2/models/{model}/config")
 
 
 async def test_no_failure_is_kept(server: V2Server, asked: TritonInference) -> None:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import StartError
-from adapter.fronts.answers import HttpError
-from adapter.fronts.bodies import parsed
 from adapter.fronts.edge import rules_of
+from adapter.fronts.failures import HttpError, parsed
 from adapter.settings import read_group
 from adapter.settings.capacity import memory_bytes
 from adapter.settings.fronts import HttpSettings

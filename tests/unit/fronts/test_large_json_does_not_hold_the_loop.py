@@ -1,4 +1,4 @@
-"""While a large body of JSON is parsed, the event loop has other requests; and what is parsed is as with a small one."""
+"""While a large body is made a request, the event loop has other requests; and what is parsed is as with a small one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from aiohttp import web
 from adapter.fronts.answers import json_answer
 from adapter.fronts.bodies import FREE_BYTES
 from adapter.fronts.edge import Request
-from adapter.fronts.v2.infer import head_of, meant
-from tests.messages import tensors_of
+from adapter.fronts.v2.requests import head_of, meant
+from tests.messages import Info, info_of, tensors_of
 from tests.unit.fronts.rigs import parts_of, route, served
 
 MOST_SECONDS = 0.05
 """In a thread these bodies took 0.2 s and more; copies of what comes of them take a part of this bound."""
+
+INFO = info_of("m", [Info(name="x", datatype="INT16", shape=[-1])])
 
 
 def a_body(count: int) -> bytes:
@@ -26,6 +28,11 @@ async def handler(request: Request) -> web.Response:
     asked = await request.read_by(meant, "m", "", head_of(None), None)
     (tensor,) = tensors_of(asked.request)
     return json_answer([asked.request.id, tensor.name, len(tensor.data), tensor.data == b"\1\0" * tensor.shape[0]])
+
+
+async def count(request: Request) -> web.Response:
+    asked = await request.read_by(meant, "m", "", 0, INFO, head=0)
+    return json_answer(len(asked.wire))
 
 
 async def longest_hold(work: asyncio.Task[bytes]) -> float:
@@ -46,6 +53,15 @@ async def test_the_loop_goes_on() -> None:
             status, _, text = parts_of(await asking)
             assert (status, text) == (200, b'["7","x",%d,true]' % (2 * count))
         await front.edge.budget.parser.close()
+    assert held < MOST_SECONDS
+
+
+async def test_the_loop_goes_on_beside_binary_data() -> None:
+    async with served(route("POST", "/x", count), HTTP_BODIES_BYTES="1Gi") as front:
+        asking = asyncio.create_task(front.asked("POST", "/x", body=bytes(48 * 2**20)))
+        held = await longest_hold(asking)
+        status, _, text = parts_of(await asking)
+    assert (status, int(text) > 48 * 2**20) == (200, True)
     assert held < MOST_SECONDS
 
 

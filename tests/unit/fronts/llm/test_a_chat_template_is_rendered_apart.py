@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from adapter.errors import InvalidModel
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.llm import chats
 from adapter.fronts.llm.chats import Chats
 from adapter.serving import KnownModel

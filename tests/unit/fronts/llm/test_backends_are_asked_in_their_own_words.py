@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.llm.backends import profile_of
-from adapter.fronts.llm.parameters import RULES, BadParameter, BadPayload
+from adapter.fronts.llm.parameters import RULES, BadParameter
 from adapter.inference import ModelInfo, parameters_of
 from tests.real.llm_models import LLM_API_INPUTS, TRTLLM_INPUTS, VLLM_INPUTS
 from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, PLAIN_INPUTS, TRTLLM, VLLM, an_info, values, wishes
@@ -43,7 +43,7 @@ def test_what_has_no_text_is_no_language_model(left_out: str) -> None:
     )
     if left_out == "text_output":
         info = an_info(PLAIN_INPUTS, [("TEXT", "TYPE_STRING", "1", False)])
-    with pytest.raises(BadPayload, match="'m' is no language model: it has no text_input and text_output"):
+    with pytest.raises(HttpError, match="'m' is no language model: it has no text_input and text_output"):
         profile_of(info)
 
 
@@ -131,6 +131,7 @@ def test_any_other_model_has_inputs_of_that_name_or_parameters_of_the_request() 
 
 LACKING = [
     ("vllm", {"n": 2}, "n"),
+    *((kind, {"num_beams": 2}, "num_beams") for kind in ("vllm", "tensorrt_llm", "tensorrt_llm_api")),
     ("vllm", {"do_sample": True, "typical_p": 0.5}, "typical_p"),
     ("tensorrt_llm", {"ignore_eos_token": True}, "ignore_eos_token"),
     ("tensorrt_llm", {"grammar": {}}, "grammar"),
@@ -178,7 +179,7 @@ def test_a_type_that_cannot_have_the_value() -> None:
     with pytest.raises(BadParameter, match=r"^parameters\.max_new_tokens: the model takes INT8, which cannot be this value"):
         inputs(small, max_new_tokens=128)
     odd = an_info([("text_input", "TYPE_FP32", "1", False)])
-    with pytest.raises(BadPayload):
+    with pytest.raises(HttpError):
         inputs(odd)
 
 
@@ -204,6 +205,6 @@ def test_any_wish_is_a_request_or_words(kind: str, parameters: dict[str, Any], i
     try:
         request = profile.request(info, ["a", "b"] if batch else ["a"], replace(wishes(is_tgi, **parameters), **ALL))
     except HttpError as refused:
-        assert refused.status == 424
+        assert refused.status == 400
     else:
         assert "text_input" in values(request)

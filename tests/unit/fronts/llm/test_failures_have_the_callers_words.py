@@ -8,14 +8,13 @@ import pytest
 
 from adapter import errors
 from adapter.errors import AdapterError
-from adapter.fronts.answers import HttpError
-from adapter.fronts.llm.parameters import BadParameter, BadPayload
+from adapter.fronts.failures import HttpError
+from adapter.fronts.llm.parameters import BadParameter
 from adapter.fronts.llm.schemas import Dynamic, Lmi, Tgi
 from adapter.inference import Failure, InferenceFailed
 
 OOM = "CUDA out of memory. Tried to allocate 2 GiB"
 TABLE: list[tuple[HttpError | AdapterError, int, int, str | None]] = [
-    (BadPayload("x"), 424, 422, "validation"),
     (BadParameter("n", "x"), 424, 422, "validation"),
     (HttpError(400, "x"), 424, 422, "validation"),
     (HttpError(408, "x"), 408, 408, "validation"),
@@ -41,7 +40,7 @@ TABLE: list[tuple[HttpError | AdapterError, int, int, str | None]] = [
 
 @pytest.mark.parametrize(("error", "lmi", "tgi", "kind"), TABLE, ids=repr)
 def test_the_table(error: HttpError | AdapterError, lmi: int, tgi: int, kind: str | None) -> None:
-    assert (Lmi().status(error, ("m",)), Tgi().status(error, ("m",))) == (lmi, tgi)
+    assert [schema.status(error, ("m",)) for schema in (Lmi(), Dynamic(), Tgi())] == [lmi, lmi, tgi]
     body: dict[str, Any] = {"error": error.text} | ({"error_type": kind} if kind else {})
     assert Tgi().failed(tgi, error) == body
 
@@ -52,7 +51,7 @@ def test_the_name_of_a_model_is_not_out_of_memory() -> None:
 
 
 def test_lmi_answers_a_failed_generation_as_if_there_were_a_text() -> None:
-    assert Lmi().failed(424, BadPayload("x")) == {"error": "x", "code": 424}
+    assert Lmi().failed(424, HttpError(400, "x")) == {"error": "x", "code": 424}
     details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
     for error in (BadParameter("n", "x"), InferenceFailed(Failure.INTERNAL, "x")):
         assert Lmi().failed(424, error) == {"generated_text": "", "details": details, "error": error.text, "code": 424}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.fronts.answers import HttpError
-from adapter.fronts.llm.parameters import ALIASES, RULES, BadParameter, BadPayload, Wishes, wishes_of
+from adapter.fronts.failures import HttpError
+from adapter.fronts.llm.parameters import ALIASES, RULES, BadParameter, Wishes, wishes_of
 
 HUGE = 10**400
 LEAVES = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats() | st.text() | st.just(HUGE)
@@ -121,7 +121,7 @@ def test_a_text_of_digits_is_told_from_a_number(value: Any, kind: str) -> None:
 def test_what_makes_none_is_named(name: str, value: Any, is_tgi: bool) -> None:
     with pytest.raises(BadParameter, match=rf"^parameters\.{name}: (Expected|Number out of) .+") as refused:
         wishes_of({name: value}, is_tgi=is_tgi)
-    assert refused.value.status == 424
+    assert refused.value.status == 400
 
 
 @pytest.mark.parametrize(("name", "value"), cases(BAD_OF_TGI))
@@ -133,7 +133,7 @@ def test_tgi_takes_less(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [[], "x", 1, True])
 def test_parameters_are_an_object(value: Any) -> None:
-    with pytest.raises(BadPayload, match=r"^parameters must be an object$"):
+    with pytest.raises(HttpError, match=r"^parameters must be an object$"):
         wishes_of(value, is_tgi=False)
 
 
@@ -142,7 +142,7 @@ def test_nothing_but_a_wish_or_words_comes_of_anything(value: Any, is_tgi: bool)
     try:
         wishes = wishes_of(value, is_tgi=is_tgi)
     except HttpError as refused:
-        assert refused.status == 424
+        assert refused.status == 400
         assert len(refused.text) < 400
         orjson.dumps(refused.text)
     else:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
-from adapter.fronts.answers import is_out_of_memory
+from adapter.fronts.failures import is_out_of_memory
 from adapter.fronts.llm.routes import Answering
 from adapter.fronts.sagemaker import model_id_of, page
 from adapter.inference import Failure, InferenceFailed
@@ -88,4 +88,4 @@ async def test_out_of_memory_with_tgi_compat_is_507_for_the_platform_alone(front
         return b"option.tgi_compat=true"
 
     said = await Answering(read_group(LlmSettings, {}), Mock(), options).opened(a_model("m"), front)
-    assert said.schema.status(InferenceFailed(Failure.INTERNAL, "CUDA out of memory"), ("m",)) == status
+    assert said.status(InferenceFailed(Failure.INTERNAL, "CUDA out of memory"), ("m",)) == status

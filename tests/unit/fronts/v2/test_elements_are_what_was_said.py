@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.tensors import as_json, packed
 
 LIMITS = {f"{sign}INT{bits}": bits for sign in ("", "U") for bits in (8, 16, 32, 64)}

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from adapter.fronts.answers import HttpError
-from adapter.fronts.v2.generate import generated, meant
+from adapter.fronts.failures import HttpError
+from adapter.fronts.v2.requests import flat_meant
+from adapter.fronts.v2.routes import flat_written
 from adapter.inference import ModelInfo, parameters_of
 from tests.messages import Info, Tensor, info_of, response_of, tensors_of, texts
 
@@ -23,7 +24,7 @@ MODEL = a_model(PROMPT=("BYTES", [1]), STREAM=("BOOL", [1]), NUMBERS=("FP32", [-
 
 
 def asked(value: Any, model: ModelInfo = MODEL) -> Any:
-    return meant(model, "", value if isinstance(value, bytes) else json.dumps(value).encode()).request
+    return flat_meant(model, "", value if isinstance(value, bytes) else json.dumps(value).encode()).request
 
 
 def test_inputs_are_tensors_and_the_rest_are_parameters() -> None:
@@ -112,7 +113,7 @@ def test_an_input_may_be_called_id() -> None:
 
 def written(*outputs: Tensor, **parameters: Any) -> str:
     response = response_of("another", *outputs, id=parameters.pop("id", ""), parameters=parameters)
-    return generated(response, "m").decode()
+    return flat_written(response, "m").decode()
 
 
 def test_one_element_stands_alone_and_more_are_a_list() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.fronts.answers import HttpError
+from adapter.fronts.failures import HttpError
 from adapter.fronts.tensors import element_bytes
-from adapter.fronts.v2.infer import asked, head_of, meant, raw
+from adapter.fronts.v2.requests import asked, head_of, meant, raw
 from adapter.inference import DATATYPES, ModelInfo, parameters_of, split
 from tests.messages import Info, info_of, tensors_of
 
