@@ -169,7 +169,7 @@ class Bodies(web.BaseRequest):
                     if len(body) > self._limit:
                         raise _too_large(self._limit)
                     if unpacking is not None and unpacking.unused_data:
-                        raise zlib.error("bytes come behind its end")
+                        raise zlib.error("bytes follow its end")
                     if len(body) > max(counted, FREE_BYTES):
                         self.take(_READ * (len(body) - counted))
                         counted = len(body)
@@ -221,7 +221,7 @@ def parsed(text: bytes) -> Any:
     A JSON text; NaN and infinities may stand in it, as Triton writes them.
 
     Raises:
-        HttpError: 400: no JSON, or nested deeper than 1,024 levels.
+        HttpError: 400: not JSON, or nested too deeply: about 1,000 levels with Python 3.11, 1,500 with 3.12.
     """
     try:
         return msgspec.json.decode(text)
@@ -241,4 +241,4 @@ def structured(kind: type[Result], body: bytes) -> Result:
     try:
         return msgspec.json.decode(body.strip() or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HttpError(400, f"the body is no such request: {error}") from None
+        raise HttpError(400, f"the body is not a request of this API: {error}") from None

@@ -236,7 +236,7 @@ def _number(text: Any, what: str) -> int:
         Unreliable: it is something else.
     """
     if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10):
-        raise Unreliable(f"its {what} is no number")
+        raise Unreliable(f"its {what} is not a number")
     return int(text)
 
 

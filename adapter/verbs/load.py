@@ -50,7 +50,7 @@ def run(chosen: Namespace) -> Iterator[str]:
         raise NotDoneError("cannot be asked: ADAPTER_PORT is 0")
     rows = [] if chosen.force else _metrics()
     if rows is None:
-        raise NotDoneError("METRICS_PORT, which tells whether ModelMesh uses this adapter, does not answer; --force goes on without")
+        raise NotDoneError("METRICS_PORT, which tells whether ModelMesh uses it, does not answer (is it running?); --force goes on without")
     if any(row.value for row in rows if row.name == f"{PREFIX}_rpc_seconds_count" and row.labels["method"] == "runtimeStatus"):
         raise NotDoneError("ModelMesh uses this adapter and would not learn of it; --force does it all the same")
     try:

@@ -221,7 +221,7 @@ def _content(key: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise HttpError(400, f"the parameter {key!r} is no base64") from None
+        raise HttpError(400, f"the parameter {key!r} is not base64") from None
 
 
 def _row(row: ServerModel) -> Mapping[str, str]:
