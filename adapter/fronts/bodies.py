@@ -188,7 +188,7 @@ def answered(work: Callable[..., Any], args: Sequence[Any], body: bytes) -> tupl
     """
     In the process that parses: a failure or a result, pickled, and what was pickled beside it.
 
-    A failure of `work` goes back to the one who has asked.
+    A failure of `work` is raised in the caller.
     """
     beside: list[pickle.PickleBuffer] = []
     try:

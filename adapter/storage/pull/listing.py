@@ -127,7 +127,7 @@ class FoundModel:
             try:
                 await self._has_listed(self._prefix)
             except SourceUnavailable as away:
-                raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
+                raise refusal from away  # what was said last holds: a kept copy is for credentials that were not refused
             if not self._files:
                 raise
         else:
