@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NoReturn
 
 import structlog
@@ -118,6 +119,6 @@ async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: Iterable[asynci
 
 def _leave(code: int) -> NoReturn:
     """End the process now, whatever its threads do."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # the log may have no reader any more
+        sys.stdout.flush()
     os._exit(code)

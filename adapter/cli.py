@@ -14,15 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
-from adapter.settings.capacity import CapacitySettings
-from adapter.settings.process import SpiSettings, TelemetrySettings, TritonSettings
-from adapter.settings.storage import VolumeSettings
-from adapter.units import Endpoint, parse_endpoint, parse_number
+from adapter.errors import AdapterError
+from adapter.settings import ProxySettings, Settings, SettingsError, explained
+from adapter.settings.process import TelemetrySettings
+from adapter.units import parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
@@ -42,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         _complain("the settings cannot work:", *(f"  - {problem}" for problem in error.problems), f"`{PROGRAM} settings` explains them all")
         return USAGE
+    except KeyboardInterrupt:  # which is how `--watch` ends
+        return OK if getattr(chosen, "watch", None) else 128 + signal.SIGINT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -127,27 +127,14 @@ def _settings(_chosen: argparse.Namespace) -> int:
 
 
 def _probe(chosen: argparse.Namespace) -> int:
-    is_well, line = _ask_adapter(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
+    from adapter.verbs import probe  # noqa: PLC0415 - only for this verb
+
+    is_well, line = probe.ask(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
     _say(f"{line}\n")
     return OK if is_well else FAILED
 
 
-def _ask_adapter(service: Endpoint | None = None, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
-    """The health of all adapters of a service, or of the one with these settings: over HTTP if it has no interface for ModelMesh."""
-    if service is None and (endpoint := read_group(SpiSettings).listen) is not None:
-        from adapter.spi import probe  # noqa: PLC0415 - brings gRPC
-
-        return probe.probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
-    service = service or Endpoint(host="127.0.0.1", port=read_group(TelemetrySettings).metrics_port)
-    if not service.port:
-        return False, "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"
-    from adapter.telemetry import asking  # noqa: PLC0415 - only for these cases
-
-    return asking.probe(service, ready=ready, timeout_seconds=timeout_seconds)
-
-
 def _layout(chosen: argparse.Namespace) -> int:
-    from adapter.errors import AdapterError  # noqa: PLC0415 - only for this verb
     from adapter.verbs import layout  # noqa: PLC0415 - only for this verb
 
     params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
@@ -163,26 +150,20 @@ def _layout(chosen: argparse.Namespace) -> int:
 
 
 def _models(chosen: argparse.Namespace) -> int:
-    volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
     from adapter.verbs import models, tables  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    capacity_bytes = None
-    with suppress(SettingsError):  # not of this environment
-        capacity_bytes = read_group(CapacitySettings).capacity_bytes
-    with suppress(KeyboardInterrupt):
-        while True:
-            seen = models.look(_ask_adapter, triton, volume, capacity_bytes)
-            if chosen.json:
-                text = models.as_json(seen, drift_only=chosen.drift)
-            else:
-                text = tables.sizes(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
-            _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
-            if chosen.watch is None:
-                return OK if seen["agrees"] else FAILED
-            time.sleep(chosen.watch)
-    return OK
+    while True:
+        seen = models.look()
+        if chosen.json:
+            text = models.as_json(seen, drift_only=chosen.drift)
+        else:
+            text = tables.sizes(seen) if chosen.sizes else models.text(seen, drift_only=chosen.drift)
+        has_reader = _say(f"{CLEAR}{text}" if chosen.watch and sys.stdout.isatty() else text)
+        if not chosen.watch or not has_reader:
+            return OK if seen["agrees"] else FAILED
+        time.sleep(chosen.watch)
 
 
 def _load_or_unload(chosen: argparse.Namespace) -> int:
@@ -191,7 +172,7 @@ def _load_or_unload(chosen: argparse.Namespace) -> int:
     try:
         for text in load.run(chosen):
             _say(text)
-    except load.NotDoneError as error:
+    except AdapterError as error:
         _complain(str(error))
         return FAILED
     return OK
@@ -204,14 +185,19 @@ def _version(_chosen: argparse.Namespace) -> int:
     return OK
 
 
-def _say(text: str) -> None:
+def _say(text: str) -> bool:
+    """Whether there is still a reader: `| head` ends after its lines."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has read enough; the interpreter's own last flush must not complain either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter's own last flush must not complain either
+        return False
+    return True
 
 
 def _complain(*lines: str) -> None:
-    sys.stderr.writelines(f"{PROGRAM}: {line}\n" for line in lines)
+    """What a peer or a file says may hold control characters."""
+    for line in lines:
+        sys.stderr.write(f"{PROGRAM}: {''.join(letter if letter.isprintable() else ' ' for letter in line)}\n")

@@ -3,7 +3,7 @@ Every failure the adapter can report, grouped by what the caller may conclude fr
 
 Owns the tree and nothing else. Foreign exceptions become these where a library is touched:
 `adapter.storage` (one place per type of store), `adapter.triton`, `adapter.volume`.
-`adapter.spi.codec` turns classes into gRPC codes. A text is one readable sentence, root cause
+A text is one readable sentence, root cause
 first, and never holds a secret: ModelMesh stores the text in its registry and shows it to users.
 """
 
@@ -28,7 +28,11 @@ class AdapterError(Exception):
     reason: ClassVar[str] = "internal"
     """Stable label, the `reason` of logs and metrics: the name of the class in snake_case, where it gives no other."""
 
-    def __init_subclass__(cls) -> None:
+    code: ClassVar[str] = "INTERNAL"
+    """Name of gRPC's code: what the caller of ModelMesh's calls may conclude."""
+
+    def __init_subclass__(cls, code: str = "") -> None:
+        cls.code = code or cls.code
         if "reason" not in vars(cls):
             cls.reason = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
@@ -45,23 +49,23 @@ class AdapterError(Exception):
         return self
 
 
-class Rejected(AdapterError):
+class Rejected(AdapterError, code="FAILED_PRECONDITION"):
     """Triton was never asked: the same request would fail again."""
 
 
-class InvalidRequest(Rejected):
+class InvalidRequest(Rejected, code="INVALID_ARGUMENT"):
     """The request is wrong: model id, modelKey, modelPath, storage configuration."""
 
 
-class InvalidModel(Rejected):
+class InvalidModel(Rejected, code="INVALID_ARGUMENT"):
     """Triton could not serve the files: layout, config.pbtxt, schema."""
 
 
-class NoCapacity(Rejected):
+class NoCapacity(Rejected, code="RESOURCE_EXHAUSTED"):
     """The model does not fit into the usable memory capacity."""
 
 
-class Draining(Rejected):
+class Draining(Rejected, code="UNAVAILABLE"):
     """The adapter is shutting down and takes no new loads."""
 
 
@@ -73,23 +77,21 @@ class CrashesTriton(Rejected):
     """Triton died too often while it was loading this content."""
 
 
-class ModelNotLoaded(Rejected):
+class ModelNotLoaded(Rejected, code="NOT_FOUND"):
     """A question about a model that is not loaded."""
 
     reason = "not_loaded"
 
 
-class SourceError(AdapterError):
+class SourceError(AdapterError, code="UNAVAILABLE"):
     """Storage did not give us the model."""
 
-    reason = "source"
 
-
-class SourceNotFound(SourceError):
+class SourceNotFound(SourceError, code="NOT_FOUND"):
     """Storage has nothing at that place."""
 
 
-class SourceDenied(SourceError):
+class SourceDenied(SourceError, code="PERMISSION_DENIED"):
     """Storage refused the credentials, or there were none."""
 
 
@@ -114,11 +116,11 @@ class SourceChanged(SourceError):
     """An object was replaced during a pull, also in the pull's retries."""
 
 
-class DiskFull(AdapterError):
+class DiskFull(AdapterError, code="RESOURCE_EXHAUSTED"):
     """The files of the model do not fit on the volume."""
 
 
-class VolumeFailed(AdapterError):
+class VolumeFailed(AdapterError, code="UNAVAILABLE"):
     """The volume cannot be read or written: read-only, an error, or no descriptor is left."""
 
 
@@ -128,7 +130,7 @@ class ServerError(AdapterError):
     reason = "server"
 
 
-class ServerUnavailable(ServerError):
+class ServerUnavailable(ServerError, code="UNAVAILABLE"):
     """Triton is away, or died during the call."""
 
 
@@ -140,19 +142,19 @@ class ModelRefused(ServerError):
     """Triton tried to load the model and failed."""
 
 
-class UnloadUnfinished(ServerError):
+class UnloadUnfinished(ServerError, code="UNAVAILABLE"):
     """Triton has not freed the model within the bound; ModelMesh repeats the unload."""
 
 
-class BudgetExceeded(AdapterError):
+class BudgetExceeded(AdapterError, code="DEADLINE_EXCEEDED"):
     """The load did not end within the announced loading timeout."""
 
 
-class Superseded(AdapterError):
+class Superseded(AdapterError, code="ABORTED"):
     """An unload or a purge of the same model overtook this load."""
 
 
-class Abandoned(AdapterError):
+class Abandoned(AdapterError, code="ABORTED"):
     """The last caller of a load has gone; the load is undone."""
 
 

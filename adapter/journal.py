@@ -23,7 +23,6 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +31,7 @@ import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import id_problem
-from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Label, Needed, Record, Sized
+from adapter.records import MAX_TEXT, SALT_BYTES, Crashes, Digests, Entry, Label, Needed, Record, Sized
 from adapter.units import MIB
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.trees import opened, read_whole
@@ -63,7 +62,6 @@ END_SECONDS = 1.0
 
 log = structlog.stdlib.get_logger(__name__)
 
-Entry = Record | Crashes | Sized | Needed
 Key = tuple[str, str]
 """Of a line: the name of its first field, and its value; of a content, the digest of the spec."""
 KINDS: dict[str, type[Entry]] = {"id": Record, "crash": Crashes, "sized": Sized, "needed": Needed}
@@ -86,32 +84,28 @@ class NoJournal(JournalProblem):
     """There is no file."""
 
 
-@dataclass(frozen=True)
 class Found:
     """What a file says."""
 
-    salt: bytes
-    records: dict[str, Record] = field(default_factory=dict)
-    """By model id."""
-    crashes: dict[str, Crashes] = field(default_factory=dict)
-    """By digest."""
-    sizes: dict[str, Sized] = field(default_factory=dict)
-    """By `Content.spec`, those noted longest ago first."""
-    needed: dict[str, Needed] = field(default_factory=dict)
-    """One, or none."""
-
-    @property
-    def tables(self) -> dict[str, dict[str, Any]]:
+    def __init__(self, salt: bytes) -> None:
+        self.salt = salt
+        self.records: dict[str, Record] = {}
+        """By model id."""
+        self.crashes: dict[str, Crashes] = {}
+        """By digest."""
+        self.sizes: dict[str, Sized] = {}
+        """By `Content.spec`, those noted longest ago first."""
+        self.needed: dict[str, Needed] = {}
+        """One, or none."""
+        self.tables: dict[str, dict[str, Any]] = {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
         """By the name of a line's first field."""
-        return {"id": self.records, "crash": self.crashes, "sized": self.sizes, "needed": self.needed}
 
     def put(self, entry: Entry) -> bool:
         """Keep it in place of an earlier one. False: there are too many."""
         name, about = key_of(entry)
-        tables = self.tables
-        if tables[name].pop(about, None) is None and sum(map(len, tables.values())) >= MAX_ENTRIES:
+        if not self.drop((name, about)) and sum(map(len, self.tables.values())) >= MAX_ENTRIES:
             return False
-        tables[name][about] = entry  # comes last
+        self.tables[name][about] = entry  # comes last
         return True
 
     def drop(self, key: Key) -> bool:
@@ -126,9 +120,7 @@ class Found:
             name = next(iter(fields), "")
             if fields.get("gone") is True:
                 self.drop((name, fields[name]))
-                return
-            entry = msgspec.convert(fields, KINDS[name])
-            if not (isinstance(entry, Record) and id_problem(entry.model_id)):
+            elif not (isinstance(entry := msgspec.convert(fields, KINDS[name]), Record) and id_problem(entry.model_id)):
                 self.put(entry)
 
 
@@ -182,18 +174,9 @@ def line_of(entry: Entry | Head) -> bytes:
     return _line(entry)
 
 
-def gone_line(key: Key) -> bytes:
-    """Nothing is kept of it any more."""
-    return _line({key[0]: key[1], "gone": True})
-
-
 def _line(values: object) -> bytes:
-    """In printable ASCII. Most need no escape: then it is made in a tenth of the time."""
-    with suppress(UnicodeEncodeError):
-        line = msgspec.json.encode(values)
-        if line.isascii() and b"\x7f" not in line:
-            return line + b"\n"
-    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    """In printable ASCII."""
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":")).encode() + b"\n"
 
 
 class Journal:
@@ -251,7 +234,7 @@ class Journal:
     def forget(self, entry: Entry) -> None:
         """As `ports.Journal`."""
         if self._known.drop(key := key_of(entry)):
-            self._new[key] = gone_line(key)
+            self._new[key] = _line({key[0]: key[1], "gone": True})
             self._write_soon()
 
     async def written(self) -> None:

@@ -17,18 +17,13 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, SourceFile, Survey
-from adapter.records import Crashes, Digests, Measure, Needed, Record, Sized
+from adapter.records import Crashes, Digests, Entry, Measure, Needed, Record, Sized
 from adapter.settings.capacity import CapacitySettings
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 
 Wanted = Callable[[Listing], Collection[SourceFile]]
 """Which small files of a listing are to be read."""
-
-
-def nothing(_listing: Listing) -> Collection[SourceFile]:
-    """Read no file."""
-    return ()
 
 
 class StoredModel(Protocol):
@@ -83,7 +78,7 @@ class ModelStore(Protocol):
             SourceError: the store could not be asked.
         """
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted) -> Survey:
         """
         What can be learned of the model's size within the time, whatever the store does.
 
@@ -109,9 +104,8 @@ class ModelStore(Protocol):
 class ModelRepository(Protocol):
     """Triton's model repository folder, of which we are the only writer, or (V2_REPOSITORY_API) one of several."""
 
-    @property
-    def folder(self) -> Path:
-        """Where it is."""
+    folder: Path
+    """Where it is."""
 
     @property
     def problem(self) -> str | None:
@@ -257,7 +251,7 @@ class Memory(Protocol):
     async def settled(self, model_id: str | None = None) -> None:
         """Return when that was told, or after some seconds; without an id, when it was seen what Triton takes with no model."""
 
-    def check(self, size_bytes: int = 0, gpus: int = 0) -> None:
+    def check(self, size_bytes: int, gpus: int) -> None:
         """Raises NoCapacity: memory is so short in truth that a model of this size is not loaded; this number of GPUs would have it."""
 
     def in_force(self, configured: CapacitySettings) -> CapacitySettings:
@@ -277,33 +271,24 @@ class Journal(Protocol):
     works as if it had never known anything.
     """
 
-    @property
-    def digests(self) -> Digests:
-        """With the salt of this journal."""
-
-    @property
-    def records(self) -> Mapping[str, Record]:
-        """By model id: what an earlier process left, and what was noted since."""
-
-    @property
-    def crashes(self) -> Mapping[str, Crashes]:
-        """By digest, likewise."""
-
-    @property
-    def sizes(self) -> Mapping[str, Sized]:
-        """By `Content.spec`, likewise: what was loaded last of a request. Those noted longest ago come first, and go first."""
-
-    @property
-    def needed(self) -> Mapping[str, Needed]:
-        """One, or none: what Triton needs beside the sizes that were told."""
+    digests: Digests
+    """With the salt of this journal."""
+    records: dict[str, Record]
+    """By model id: what an earlier process left, and what was noted since. Only `note` and `forget` change it and the next ones."""
+    crashes: dict[str, Crashes]
+    """By digest, likewise."""
+    sizes: dict[str, Sized]
+    """By `Content.spec`, likewise: what was loaded last of a request. Those noted longest ago come first, and go first."""
+    needed: dict[str, Needed]
+    """One, or none: what Triton needs beside the sizes that were told."""
 
     def now(self) -> float:
         """Seconds since the boot of the kernel, sleep included: the clock of all records."""
 
-    def note(self, entry: Record | Crashes | Sized | Needed) -> None:
+    def note(self, entry: Entry) -> None:
         """Keep it, in place of an earlier one of this id or digest."""
 
-    def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
+    def forget(self, entry: Entry) -> None:
         """Keep nothing of its id or digest."""
 
     async def written(self) -> None:

@@ -119,6 +119,10 @@ class Needed(msgspec.Struct, frozen=True, kw_only=True, rename={"base_bytes": "b
     """The most by which truth was above the base and the sizes that ModelMesh was told."""
 
 
+Entry = Record | Crashes | Sized | Needed
+"""What the journal keeps."""
+
+
 class Measure(NamedTuple):
     """What one model takes of memory, as far as it was seen."""
 

@@ -10,27 +10,21 @@ later in the same process works, and shares these modules.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import sys
+from importlib import import_module
 from typing import Any
 
 _PACKAGE = "tritonclient.grpc"
+_is_whole = _PACKAGE in sys.modules
 
-
-def _generated(*names: str) -> list[Any]:
-    if _PACKAGE in sys.modules:
-        return [importlib.import_module(f"{_PACKAGE}.{name}") for name in names]
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None:
-        raise ModuleNotFoundError(f"{_PACKAGE} is not installed: pip install 'tritonclient[grpc]'", name=_PACKAGE)
-    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
-    try:
-        return [importlib.import_module(f"{_PACKAGE}.{name}") for name in names]
-    finally:
-        del sys.modules[_PACKAGE]
-
-
-model_config_pb2, service_pb2, service_pb2_grpc = _generated("model_config_pb2", "service_pb2", "service_pb2_grpc")
+if not _is_whole:
+    _spec: Any = importlib.util.find_spec(_PACKAGE)
+    sys.modules[_PACKAGE] = importlib.util.module_from_spec(_spec)
+model_config_pb2: Any = import_module(f"{_PACKAGE}.model_config_pb2")
+service_pb2: Any = import_module(f"{_PACKAGE}.service_pb2")
+service_pb2_grpc: Any = import_module(f"{_PACKAGE}.service_pb2_grpc")
+if not _is_whole:
+    del sys.modules[_PACKAGE]
 sys.modules |= {"model_config_pb2": model_config_pb2, "grpc_service_pb2": service_pb2}
 """By the names that the messages have for their modules, so that they can be pickled."""

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-T = TypeVar("T")
-AT_ONCE = 100
-"""Items that are gone through before other tasks have their turn on the loop."""
+from typing import Any
 
 
 @dataclass(eq=False)
@@ -143,14 +139,6 @@ def doubling(first_seconds: float, longest_seconds: float) -> Iterator[float]:
     while True:
         yield pause
         pause = min(2 * pause, longest_seconds)
-
-
-async def by_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """All items; other tasks of the loop have their turn after every `AT_ONCE`."""
-    for number, item in enumerate(items, 1):
-        if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
-        yield item
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> None:

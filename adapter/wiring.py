@@ -23,14 +23,14 @@ from adapter.memory.report import beside
 from adapter.memory.watch import Watch
 from adapter.ports import Ports
 from adapter.serving import KnownModel
-from adapter.settings import ProxySettings, Settings, inherited
+from adapter.settings import ProxySettings, Settings
 from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
 from adapter.storage.stores.clients import KeptClients
 from adapter.telemetry import metrics
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from adapter.triton.client import TritonClient
 from adapter.triton.companion import Companion
 from adapter.triton.loads import Limits
@@ -92,16 +92,13 @@ async def build(
         volume = stack.enter_context(closing(Volume(settings.volume.repository_dir, settings.volume.cache_dir)))
         volume.claim()
         companion = None
-        if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
-            companion = Companion(
-                settings.companion.command,
-                environment=inherited(),
-                exit_seconds=settings.companion.exit_seconds,
-                wrapper=beside(settings.volume.memory_path, settings.volume.repository_dir),
-            )
+        if (command := settings.companion.command) is not None:  # as soon as its repository folder is there: it is slow to start
+            reporter = beside(settings.volume.memory_path, settings.volume.repository_dir)
+            companion = Companion(command, settings.companion.exit_seconds, reporter)
             stack.push_async_callback(companion.end)
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
-        space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
+        space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes))
+        space.counted_by("trash", volume.left_bytes)
         space.show_metrics()
         store = Store(
             settings=settings.pull,
@@ -128,21 +125,16 @@ async def build(
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
-        heartbeat = Heartbeat()
+        root_tasks = [_task(stack, server.watch(), "watch of Triton"), _task(stack, memory.run(), "watch of memory")]
         if settings.telemetry.metrics_port:
             http = TelemetryServer(
                 port=settings.telemetry.metrics_port,
-                heartbeat=heartbeat,
                 readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
                 notice=lifecycle.notice,
                 triton=server.health,
             )
             stack.callback(http.close)
-        root_tasks = [
-            _task(stack, heartbeat.run(), "heartbeat"),
-            _task(stack, server.watch(), "watch of Triton"),
-            _task(stack, memory.run(), "watch of memory"),
-        ]
+            root_tasks.append(_task(stack, http.beat(), "heartbeat"))
         if companion is not None:
             root_tasks.append(_task(stack, companion.ended(), "Triton's process"))
         reading = _task(stack, store.ready(), "cache")

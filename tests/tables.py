@@ -11,7 +11,7 @@ from adapter.errors import AdapterError
 from adapter.fronts import bodies as of_fronts
 from adapter.parameters import PARAMETERS
 from adapter.settings import explained
-from adapter.spi.codec import CODES, FAMILIES
+from adapter.spi.codec import KINDS
 from adapter.telemetry import metrics
 
 
@@ -27,9 +27,8 @@ def settings_markdown() -> str:
 def errors_markdown() -> str:
     """Code, reason, when. The reason is the label of logs and metrics."""
     rows = ["| code | reason | when |", "|---|---|---|"]
-    for kind, code in CODES.items():
-        if kind not in FAMILIES:
-            rows.append(f"| `{code.name}` | `{kind.reason}` | {' '.join((kind.__doc__ or '').split())} |")
+    kinds = sorted(KINDS, key=lambda kind: StatusCode[kind.code].value)
+    rows += [f"| `{kind.code}` | `{kind.reason}` | {' '.join((kind.__doc__ or '').split())} |" for kind in kinds]
     rows.append(f"| `{StatusCode.INTERNAL.name}` | `{AdapterError.reason}` | A defect of the adapter; the log has the traceback. |")
     return "\n".join(rows) + "\n"
 

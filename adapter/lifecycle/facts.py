@@ -87,11 +87,10 @@ class Facts:
             size = self.estimate(spec, file_bytes)
             files = f"{show_bytes(file_bytes)} of files × {self._capacity.multiplier:g} = {show_bytes(size)}"
             known.append((size, files if size == self.from_files(file_bytes) else f"{show_bytes(size)} is the median of python models"))
-        is_booked = spec.named is not None
-        if is_booked:
+        if spec.named is not None:
             known = known[:1]
         for size, how in known:
-            self._check(model, size, f"model does not fit: {how}", is_booked=is_booked)
+            self._check(model, size, f"model does not fit: {how}")
         size, _ = max(known) if last is not None and last.is_seen else known[-1]
         self._memory.check(size, gpus)
         model.size_bytes = max(size, MIN_SIZE_BYTES)
@@ -118,7 +117,7 @@ class Facts:
             self.remember(model.content, size, source, model.asked.model_type if model.asked else "")
         if is_fact or (is_booked and size > admitted):
             how = f"Triton's backend reports {show_bytes(size)}" if is_fact else f"it takes {show_bytes(size)} in Triton"
-            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=is_booked)
+            self._check(model, size, f"model does not fit and is unloaded again: {how}")
 
     def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
         """Size of a model that was loaded before this process began, and was not measured."""
@@ -177,7 +176,6 @@ class Facts:
 
     # ---- predictions
 
-    @property
     def default_bytes(self) -> int:
         """Size of a model of which nothing is known."""
         return self.predicted(self._capacity.default_model_bytes)
@@ -225,10 +223,10 @@ class Facts:
 
     # ---- arithmetic
 
-    def _check(self, model: Model, size_bytes: int, what: str, *, is_booked: bool) -> None:
+    def _check(self, model: Model, size_bytes: int, what: str) -> None:
         """Raises NoCapacity."""
         capacity = self._capacity.capacity_bytes
-        if not is_booked:
+        if model.named is None:
             if not self._fits(size_bytes):
                 reserve = f"(capacity {show_bytes(capacity)} less ModelMesh's reserve for unloads)"
                 raise NoCapacity(f"{what}, but the usable capacity is {show_bytes(self._capacity.usable_bytes)} {reserve}")

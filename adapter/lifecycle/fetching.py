@@ -148,13 +148,12 @@ class Fetching:
             InvalidModel: Triton could not serve such content.
             AdapterError: a file cannot be read.
         """
-        asked, done = rules.asked(layout), layout
+        asked = rules.asked(layout)
         read = {path: file for path in FRONT_FILES if (file := layout.links.get(path)) is not None}
         if not asked and not read:
             return layout
         answers = await stored.ends(artifact, tuple(dict.fromkeys((*asked, *read.values()))))
-        if asked:
-            done = await self.workers.run(lambda _: rules.finished(layout, answers))
+        done = await self.workers.run(lambda _: rules.finished(layout, answers))
         whole = {path: ends.tail for path, file in read.items() if (ends := answers[file]).size_bytes == len(ends.tail)}
         links = {path: file for path, file in done.links.items() if path not in whole}
         return replace(done, links=links, written={**done.written, **whole})
@@ -186,33 +185,28 @@ class Fetching:
         return guesses[-1]
 
     async def _look(self, spec: ModelSpec, guesses: list[int]) -> None:
+        """Of half a listing, or of an archive, at least the default, or more where more was seen."""
+        facts = self.facts
         try:
-            await self._guess(spec, guesses)
+            survey = await self.ports.store.survey(spec, SURVEY_SECONDS, wanted)
+            listing, remembered = survey.listing, facts.remembered(spec)
+            if listing is None:
+                if remembered is None and not spec.size_hint_bytes:
+                    guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), guesses[-1]))
+            elif remembered is not None and remembered.content.crash == (await self._content(spec, listing)).crash:
+                is_sure = remembered.content.listing is not None  # without versions it may be another content
+                guesses.append(facts.predicted(remembered.size_bytes, is_sure=is_sure))
+            elif not spec.size_hint_bytes:
+                guesses.append(facts.predicted(facts.estimate(spec, survey.seen_bytes)))
+                if len(listing.files) <= MOST_PLANNED_FILES:
+                    items = effort(listing, survey.contents)
+                    served, is_sure = await self.workers.run_large(partial(served_bytes, spec, listing, survey.contents), items)
+                    guesses.append(facts.predicted(facts.estimate(spec, served), is_sure=is_sure))
         except AdapterError as error:
             if not isinstance(error, SourceUnavailable):  # the load will be refused
-                guesses.append(self.facts.default_bytes)
+                guesses.append(facts.default_bytes())
         except Exception:
             log.exception("prediction.crashed", model_id=spec.model_id)
-
-    async def _guess(self, spec: ModelSpec, guesses: list[int]) -> None:
-        """Of half a listing, or of an archive, at least the default, or more where more was seen."""
-        survey = await self.ports.store.survey(spec, SURVEY_SECONDS, wanted)
-        facts, listing, remembered = self.facts, survey.listing, self.facts.remembered(spec)
-        if listing is None:
-            if remembered is None and not spec.size_hint_bytes:
-                guesses.append(max(facts.predicted(facts.estimate(spec, survey.seen_bytes)), guesses[-1]))
-            return
-        if remembered is not None and remembered.content.crash == (await self._content(spec, listing)).crash:
-            is_sure = remembered.content.listing is not None  # without versions it may be another content
-            guesses.append(facts.predicted(remembered.size_bytes, is_sure=is_sure))
-            return
-        if spec.size_hint_bytes:
-            return
-        guesses.append(facts.predicted(facts.estimate(spec, survey.seen_bytes)))
-        if len(listing.files) <= MOST_PLANNED_FILES:
-            items = effort(listing, survey.contents)
-            served, is_sure = await self.workers.run_large(partial(served_bytes, spec, listing, survey.contents), items)
-            guesses.append(facts.predicted(facts.estimate(spec, served), is_sure=is_sure))
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from adapter import errors
@@ -48,14 +48,15 @@ class RuntimeLifecycle:
         self.registry = registry = Registry(ports.journal, ports.memory)
         self._capacity = capacity
         self._tasks: list[asyncio.Task[None]] = []
-        self._facts = facts = Facts(registry, capacity, ports.journal, ports.memory)
+        facts = Facts(registry, capacity, ports.journal, ports.memory)
         ports.memory.follow(facts.seen, lambda: registry.loaded_bytes() if registry.is_complete else None, facts.show)
         facts.show()
         self._fetching = Fetching(ports, facts, capacity.budget_seconds)
-        self.predict = self._fetching.predict
+        self.load_new = partial(self.load, is_new=True)
+        self.predict, self.default_prediction = self._fetching.predict, facts.default_bytes
         self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         looks = Looks(registry, ports, facts, worker, reserved_ids)
-        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading, capacity.runtime_version)
+        self._reconciler = Reconciler(registry, ports, worker, looks, capacity.max_loading)
         self.repository_calls = RepositoryCalls(self, ports.server, capacity.load_timeout_ms / 1000, worker, reserved_ids)
         worker.on_ended, worker.on_undo = self._reconciler.ended, self._reconciler.go_on
         self._by_name: dict[str, Model] = {}
@@ -64,7 +65,6 @@ class RuntimeLifecycle:
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
-        self._reconciler.take_over()
         loop = asyncio.get_running_loop()
         runs = (self._reconciler.run(), self._reconciler.watch())
         self._tasks = [loop.create_task(run, name=RECONCILER) for run in runs]
@@ -77,44 +77,45 @@ class RuntimeLifecycle:
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
-        return self._broken() or self._ports.server.problem or self._reconciler.problem
+        return self._broken() or self._reconciler.problem
 
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        unknown = self._reconciler.problem or "the models of an earlier process are not taken over yet"
-        known = self._reconciler.obstacle or (None if self.registry.is_complete else unknown)
-        return self._broken() or self._ports.server.problem or known
+        known = self._broken() or self._reconciler.obstacle
+        if known is None and not self.registry.is_complete:
+            return self._reconciler.problem or "the models of an earlier process are not taken over yet"
+        return known
 
     def _broken(self) -> str | None:
-        return "the adapter is shutting down" if self._reconciler.is_draining else self._ports.repository.problem
+        if self._reconciler.is_draining:
+            return "the adapter is shutting down"
+        return self._ports.repository.problem or self._ports.server.problem
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
         return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice, self._ports.memory.notice))) or None
 
-    async def load(self, spec: ModelSpec) -> LoadedModel:
+    async def load(self, spec: ModelSpec, *, is_new: bool = False) -> LoadedModel:
         """
         Load, join an equal load, or confirm an equal loaded model. Raises AdapterError.
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
+
+        Args:
+            spec: of the model.
+            is_new: as `Models.load_new`: the load has one caller, and later callers are told so at once.
         """
-        loaded = await self._loaded(spec, is_new=False)
-        self._reconciler.met_modelmesh()
-        return loaded
-
-    async def load_new(self, spec: ModelSpec) -> LoadedModel:
-        """As `Models.load_new`: the load has one caller, and later callers are told so at once. Raises AdapterError."""
-        return await self._loaded(spec, is_new=True)
-
-    async def _loaded(self, spec: ModelSpec, *, is_new: bool) -> LoadedModel:
         operation, seconds = None, self._capacity.budget_seconds
         try:
             async with asyncio.timeout(seconds) as budget:
                 with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await self._claimed(spec, is_new=is_new)
                 with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
-                    return cast("LoadedModel", await asyncio.shield(operation.result))
+                    loaded = cast("LoadedModel", await asyncio.shield(operation.result))
+                if not is_new:
+                    self._reconciler.met_modelmesh()
+                return loaded
         except TimeoutError:  # no await before this: the load still knows what it waited for
             late = self._over_budget(spec, operation)
             raise late from late.__cause__
@@ -134,10 +135,6 @@ class RuntimeLifecycle:
             obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
             raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
 
-    def default_prediction(self) -> int:
-        """Size of a model of which nothing is known, in bytes."""
-        return self._facts.default_bytes
-
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         await self._ports.memory.settled(model_id)
@@ -149,10 +146,11 @@ class RuntimeLifecycle:
 
     async def status(self) -> RuntimeState:
         """READY when everything is purged; a call means that ModelMesh has restarted with an empty view."""
-        state = await self._reconciler.status()
-        if state.is_ready and self._capacity.source == "measured":
+        is_purged = await self._reconciler.purged()
+        if is_purged and self._capacity.source == "measured":
             await self._ports.memory.settled()
-        return replace(state, is_ready=False, problem=self.readiness()) if self._reconciler.is_draining else state
+        is_ready = is_purged and not self._reconciler.is_draining
+        return RuntimeState(is_ready, self._reconciler.version, None if is_ready else self.readiness())
 
     async def drain(self, grace_seconds: float) -> bool:
         """
@@ -271,8 +269,8 @@ class RuntimeLifecycle:
             return operation.outcome
         slow = operation.slow_phases() if operation else f"queue {self._capacity.budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
-        announced = f"the announced timeout is {self._capacity.load_timeout_ms / 1000:g} s"
-        budget = f"not loaded within {self._capacity.budget_seconds:.1f} s ({announced})"
+        announced = self._capacity.load_timeout_ms / 1000
+        budget = f"not loaded within {self._capacity.budget_seconds:.1f} s (the announced timeout is {announced:g} s)"
         return errors.BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
     def _obstacle(self, model_id: str, kind: str) -> str | None:

@@ -26,7 +26,6 @@ from adapter.model import Drift, Placed, Rows, ServerModel, drift_of, id_problem
 from adapter.ports import Ports
 from adapter.records import Record
 from adapter.telemetry.metrics import INVENTORY_DRIFT
-from adapter.waits import by_turns
 
 LOOK_SECONDS, DRIFT_SECONDS, BUSY_SECONDS = 60.0, 5.0, 15.0
 """
@@ -66,39 +65,33 @@ def findings(records: Mapping[str, Record], rows: Rows, placed: Mapping[str, Pla
         rows: of the index.
         placed: the repository folder, by model id.
     """
-    has_restarted = any(
-        record.state == "loaded" and _is_of(record, placed.get(name)) and is_untouched(rows.get(name, ()))
-        for name, record in records.items()
-    )
-    return [
-        _finding(name, records.get(name), rows.get(name, ()), placed.get(name), has_restarted=has_restarted)
-        for name in dict.fromkeys((*rows, *records))
-    ]
+    known = {name: record for name, record in records.items() if name in placed and record.placed == placed[name].identity}
+    has_restarted = any(record.state == "loaded" and is_untouched(rows.get(name, ())) for name, record in known.items())
+    found = []
+    for name in dict.fromkeys((*rows, *records)):
+        record, listed, crash = known.get(name), rows.get(name, ()), None
+        if not listed and name not in placed:
+            state, record = State.ABSENT, records.get(name)
+        elif has_restarted and record is not None and record.state == "loading" and is_untouched(listed):
+            state, crash = State.FAILED, record.content.crash if record.content else None
+        else:
+            state = _state_of(name, record, listed)
+        found.append(Finding(name, state, record, placed.get(name), crash))
+    return found
 
 
-def _finding(model_id: str, record: Record | None, rows: Sequence[ServerModel], placed: Placed | None, *, has_restarted: bool) -> Finding:
+def _state_of(model_id: str, record: Record | None, rows: Sequence[ServerModel]) -> State:
     """
     A model is LOST if a caller was told that it is loaded, and none has unloaded it.
 
     A model that an earlier process was about to load *again* had been loaded before (`confirmed`). One that was to be loaded
     for the first time belongs to a call that has ended, and the load of one that Triton is loading now cannot be followed.
     """
-    if not rows and placed is None:
-        return Finding(model_id, State.ABSENT, record, None)
-    known = record if record is not None and _is_of(record, placed) else None
-    was = known.state if known else None
     if serves(model_id, rows):
-        return Finding(model_id, State.FAILED if was in ("unloading", "failed") else State.LOADED, known, placed)
-    if known is None or not is_untouched(rows):
-        return Finding(model_id, State.FAILED, known, placed)
-    if has_restarted and was == "loading":
-        return Finding(model_id, State.FAILED, known, placed, known.content.crash if known.content else None)
-    is_lost = was in ("loaded", "lost") or (was == "loading" and known.confirmed > 0)
-    return Finding(model_id, State.LOST if is_lost else State.FAILED, known, placed)
-
-
-def _is_of(record: Record, placed: Placed | None) -> bool:
-    return placed is not None and record.placed == placed.identity
+        return State.FAILED if record is not None and record.state in ("unloading", "failed") else State.LOADED
+    if record is None or not is_untouched(rows):
+        return State.FAILED
+    return State.LOST if record.state in ("loaded", "lost") or (record.state == "loading" and record.confirmed) else State.FAILED
 
 
 @dataclass(eq=False)
@@ -139,7 +132,7 @@ class Looks:
         known, generation = {model.model_id for model in self.registry}, self.registry.generation
         rows = await self.ports.server.index()
         placed = await self.ports.repository.inventory()
-        async for finding in by_turns(findings(self.ports.journal.records, rows, placed)):
+        for finding in findings(self.ports.journal.records, rows, placed):
             if finding.model_id in known or self.ports.repository.is_of_others(finding.model_id):
                 continue
             if finding.state is not State.ABSENT and id_problem(finding.model_id, self.reserved_ids) is None:
@@ -213,7 +206,7 @@ class Looks:
         placed = await self.ports.repository.inventory()
         if self.registry.changes != changes:
             return BUSY_SECONDS
-        return await self._compare(rows, placed)
+        return self._compare(rows, placed)
 
     async def _judge(self, suspects: Sequence[Model], generation: int, rows: Rows) -> None:
         """
@@ -234,7 +227,7 @@ class Looks:
         if lost:
             self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
-        async for model in by_turns(suspects):
+        for model in suspects:
             if not self.is_suspect(model) or model.generation >= generation:  # unloaded, or loaded anew, since the question
                 continue
             if model in lost:
@@ -245,19 +238,20 @@ class Looks:
             elif generation == self.registry.generation:
                 model.generation = generation
 
-    async def _compare(self, rows: Rows, placed: Mapping[str, Placed]) -> float:
+    def _compare(self, rows: Rows, placed: Mapping[str, Placed]) -> float:
         states = {model.model_id: model.state.value for model in self.registry}
         picture: Picture = defaultdict(list)
-        async for model_id in by_turns(sorted({*states, *rows, *placed})):
+        for model_id in sorted({*states, *rows, *placed}):
             is_ours = model_id in states or not self.ports.repository.is_of_others(model_id)
             drift = drift_of(model_id, states.get(model_id), rows.get(model_id, ()), placed.get(model_id))
             if drift and is_ours and id_problem(model_id, self.reserved_ids) is None:
                 picture[drift].append(model_id)
         _show(picture)
-        if picture and picture != self._picture:
-            log.warning("inventory.drift", **{kind: some([repr(name) for name in names], NAMED) for kind, names in picture.items()})
-        elif picture != self._picture:
-            log.info("inventory.agrees")
+        if picture != self._picture:
+            if picture:
+                log.warning("inventory.drift", **{kind: some([*map(repr, names)], NAMED) for kind, names in picture.items()})
+            else:
+                log.info("inventory.agrees")
         self._picture = picture
         return DRIFT_SECONDS if picture else LOOK_SECONDS
 

@@ -17,7 +17,6 @@ import structlog
 from adapter.errors import AdapterError
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
-from adapter.ports import Journal
 from adapter.serving import LoadedModel
 from adapter.telemetry.metrics import LOAD_BYTES, PHASE_SECONDS
 from adapter.waits import Waits
@@ -45,6 +44,8 @@ class Operation:
 
     task: asyncio.Task[None]
     """No caller's cancellation reaches it. When it has ended the id is free again."""
+    _timer: asyncio.TimerHandle
+    """Of the next line in the log, during a pull."""
 
     def __init__(self, kind: Kind, model: Model, spec: ModelSpec | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -64,8 +65,7 @@ class Operation:
         self._seconds: dict[str, float] = {}
         self._phase: Phase | None = None
         self._entered = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        """Of the next line in the log, during a pull."""
+
         self.since = self._loop.time()
         """When it, or its undo, began."""
         self._told_by: Callable[[], str | None] | None = None
@@ -76,14 +76,14 @@ class Operation:
         if self._phase is not None:
             self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._entered
             PHASE_SECONDS.labels(self._phase).observe(now - self._entered)
-        if self._timer is not None:
+        if self._phase == "pull":
             self._timer.cancel()
-        self._timer = self._loop.call_later(LOG_SECONDS, self._log_pull) if phase == "pull" else None
-        for number, kind in enumerate(BYTES):
-            if self._phase == "pull":
+            for kind in BYTES:
                 LOAD_BYTES.remove(self.model.model_id, kind)
-            if phase == "pull":
-                LOAD_BYTES.labels(self.model.model_id, kind).set_function(partial(lambda at: self.waits.progress()[at], number))
+        if phase == "pull":
+            self._timer = self._loop.call_later(LOG_SECONDS, self._log_pull)
+            for at, kind in enumerate(BYTES):
+                LOAD_BYTES.labels(self.model.model_id, kind).set_function(partial(lambda at: self.waits.progress()[at], at))
         self._phase, self._entered, self._told_by = phase, now, told_by
 
     def _log_pull(self) -> None:
@@ -134,11 +134,6 @@ class Operation:
         finally:
             self.callers.remove(until)
             self.waits.until = max(self.callers, default=until)
-
-    async def noted(self, journal: Journal) -> None:
-        """Wait until the journal has written what was noted."""
-        with self.waits.on(JOURNAL):
-            await journal.written()
 
     def can_be_joined_by(self, spec: ModelSpec) -> bool:
         """Whether an equal load may share this one."""

@@ -1,7 +1,8 @@
 """
 One task that makes what is believed of Triton true, and the gate before all loads and unloads.
 
-It does one step at a time, the most urgent first; a more urgent one ends a running one.
+It does one step at a time, and what is missing says which: a purge that was asked for, the take-over, else a look. While the take-over
+fails, it is made again every five seconds, and a look where something has happened.
 
 - PURGE: ModelMesh asks for the runtime's status only while it starts, with an empty view of its own, so every model is unloaded. The
   gate then stays shut until READY was told: a front's next load would make another purge necessary.
@@ -23,12 +24,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass
 from itertools import islice
 
 import structlog
@@ -40,7 +39,6 @@ from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.ports import Ports
-from adapter.serving import RuntimeState
 from adapter.waits import end, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
@@ -63,14 +61,6 @@ PURGING = "purging: every model is unloaded before the first READY"
 PURGED = "purged: ModelMesh has not asked for the runtime status again"
 
 
-class Step(IntEnum):
-    """What the task does, the most urgent first."""
-
-    PURGE = 0
-    TAKE_OVER = 1
-    LOOK = 2
-
-
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -84,31 +74,26 @@ class Reconciler:
     looks: Looks
     at_once: int
     """Most restores under way."""
-    version: str
+    version: str = ""
+    """Of the Triton that was purged last."""
     is_draining: bool = False
     """Nothing is begun any more."""
-    _calls: Counter[str] = field(default_factory=Counter)
-    """Calls that wait to begin an operation, by model id."""
     _lost: int = 0
     """Models that were LOST in this restore, which is over when none is left."""
-    _failed: set[Step] = field(default_factory=set)
-    """Those that have failed last."""
-    _has_news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something has become due."""
-    _running: tuple[Step, asyncio.Task[None]] | None = None
+    _failed: str = ""
+    """The step that has failed last, and was not made since."""
+    _running: asyncio.Task[float] | None = None
+    """The step that is made."""
     _is_purged: bool = False
     """A purge has ended, and no status call has been answered READY since."""
-    _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while no purge is under way."""
-    _gate: asyncio.Event = field(default_factory=asyncio.Event)
-    _problem: str | None = NOT_ASKED
+    _problem: str | None = TAKING_OVER
 
     def __post_init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._due: dict[Step, float] = {}
-        """When each step is to be made."""
-        self._steps = {Step.PURGE: self._purge, Step.TAKE_OVER: self._take_over, Step.LOOK: self.looks.look}
-        """Each returns seconds until the next look."""
+        self._calls = Counter[str]()
+        """Calls that wait to begin an operation, by model id."""
+        self._has_news, self._gate, self._no_purge = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        """Set when the next step is due; while calls may pass; while no purge is under way."""
+        self._no_purge.set()
 
     # ---- the gate
 
@@ -133,31 +118,25 @@ class Reconciler:
         if self._gate.is_set():
             self._problem = None
 
-    async def status(self) -> RuntimeState:
-        """READY once after each purge; every other question begins a purge or joins the one under way."""
+    async def purged(self) -> bool:
+        """ModelMesh asks: true once after each purge; every other question begins a purge or joins the one under way."""
         if self._no_purge.is_set() and not self._is_empty_since_purge():
             self._is_purged, self._problem = False, PURGING
             self._no_purge.clear()
             self._gate.clear()
-            self._due.pop(Step.TAKE_OVER, None)
-            self.begin(Step.PURGE)
+            self._has_news.set()
+            if self._running is not None:  # also a purge that has ended and waits for this call
+                self._running.cancel()
         await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
-        if self._is_empty_since_purge():
+        if is_done := self._is_empty_since_purge():
             self._is_purged, self._problem = False, None
             self._gate.set()
-            return RuntimeState(is_ready=True, version=self.version, problem=None)
-        return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
+        return is_done
 
     def _is_empty_since_purge(self) -> bool:
         return self._is_purged and len(self.registry) == 0
 
     # ---- the task
-
-    def take_over(self) -> None:
-        """Begin with what Triton's index shows."""
-        self._problem = TAKING_OVER
-        self._no_purge.set()
-        self.begin(Step.TAKE_OVER)
 
     async def watch(self) -> None:
         """See each return of Triton, for as long as the adapter runs."""
@@ -168,68 +147,63 @@ class Reconciler:
             self.registry.changes += 1
             if is_another:
                 self.looks.other = self.registry.generation
-            self.begin(Step.LOOK)
+            self._has_news.set()
 
     def ended(self, operation: Operation) -> None:
         """The id of an operation is free again."""
         model = operation.model
-        if model.state is State.FAILED and not model.is_paused:
-            self._pause(model)
+        if model.state is State.FAILED and not model.is_paused:  # it is left alone, each time for longer
+            model.is_paused = True
+            model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+            log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
+            asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
         if self.looks.is_suspect(model):
-            self.begin(Step.LOOK)
+            self._has_news.set()
         self.go_on()
 
     async def run(self) -> None:
-        """Make the steps, for as long as the adapter runs."""
+        """Make the steps, for as long as the adapter runs; the first one is the take-over."""
         try:
             while True:
+                step = "LOOK" if self.registry.is_complete or self._has_news.is_set() else "TAKE_OVER"
+                if not self._no_purge.is_set():
+                    step = "PURGE"
                 self._has_news.clear()
-                now = self._clock()
-                at, step = min((max(at, now), step) for step, at in self._due.items())
-                if at > now:
-                    await set_within(self._has_news, at - now)
-                    continue
-                del self._due[step]
-                self._running = step, asyncio.create_task(self._make(step), name=step.name)
-                await asyncio.wait({self._running[1]})
+                self._running = asyncio.create_task(self._make(step), name=step)
+                await asyncio.wait({self._running})
+                if not self._running.cancelled():
+                    pause_seconds = self._running.result()
+                    await set_within(self._has_news, pause_seconds if self.registry.is_complete else RETRY_SECONDS)
         finally:
-            await end(self._running[1] if self._running else None)
+            await end(self._running)
 
-    def begin(self, step: Step) -> None:
-        """Now, in place of one that is less urgent; a purge also in place of an earlier one, which waits for ModelMesh."""
-        self._due[step] = self._clock()
-        self._has_news.set()
-        if self._running is not None and (step < self._running[0] or step is Step.PURGE):
-            self._running[1].cancel()
+    async def _make(self, step: str) -> float:
+        """
+        Make the step; after a purge or a take-over the gate opens, after a purge that has worked when READY was told.
 
-    async def _make(self, step: Step) -> None:
-        failure, look_seconds = None, RETRY_SECONDS
+        Returns:
+            Seconds until the next one.
+        """
+        steps = {"PURGE": self._purge, "TAKE_OVER": self._take_over, "LOOK": self.looks.look}
+        failure, pause_seconds = None, RETRY_SECONDS
         try:
-            look_seconds = await self._steps[step]()
+            pause_seconds = await steps[step]()
         except AdapterError as error:  # a neighbour's state
             failure = error.text
         except Exception:
             failure = UNEXPECTED
-            log.exception("reconciler.crashed", step=step.name)
-        if failure is None:
-            self._failed.discard(step)
-        elif step not in self._failed:
-            self._failed.add(step)
-            log.warning("reconciler.failed", step=step.name, cause=failure)
-        if step is not Step.LOOK:
-            if not self.registry.is_complete:
-                self._due[Step.TAKE_OVER] = self._clock() + RETRY_SECONDS
-            await self._open(failure)
-        self._due[Step.LOOK] = min(self._due.get(Step.LOOK, math.inf), self._clock() + look_seconds)
+            log.exception("reconciler.crashed", step=step)
+        if failure is not None and step != self._failed:
+            log.warning("reconciler.failed", step=step, cause=failure)
+        self._failed = step if failure is not None else ""
+        if step != "LOOK":
+            self._problem = failure or self._problem
+            self._no_purge.set()
+            if self._is_purged:
+                await set_within(self._gate, READY_SECONDS)
+            self._gate.set()
         self.go_on()
-
-    async def _open(self, failure: str | None) -> None:
-        """Open the gate after a purge or a take-over; after a purge that has worked, when READY was told."""
-        self._problem = failure or self._problem
-        self._no_purge.set()
-        if self._is_purged:
-            await set_within(self._gate, READY_SECONDS)
-        self._gate.set()
+        return pause_seconds
 
     # ---- operations that no call asks for
 
@@ -257,28 +231,19 @@ class Reconciler:
         if self.is_draining or not self._gate.is_set():
             return
         operations = self.registry.operations()
-        places = TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations)
-        if places > 0:
-            failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
-            for model in islice(failed, places):
-                self.worker.unload(model.model_id, is_background=True)
+        places = max(TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations), 0)
+        failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
+        for model in islice(failed, places):
+            self.worker.unload(model.model_id, is_background=True)
         taken = [each for each in operations if not each.is_ending and (each.kind == "restore" or each.has_slot)]
-        places = self.at_once - len(taken)  # a load that a call waits for comes before restores
-        if places > 0:
-            lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
-            for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
-                self.worker.restore(model)
+        places = max(self.at_once - len(taken), 0)  # a load that a call waits for comes before restores
+        lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
+        for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
+            self.worker.restore(model)
         self._lost = max(self._lost, len(self.registry.lost))
         if self._lost and not self.registry.lost:
             log.info("restore.ended", models=self._lost)
             self._lost = 0
-
-    def _pause(self, model: Model) -> None:
-        """Leave a FAILED model alone, each time for longer."""
-        model.is_paused = True
-        model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
-        asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
 
     def _go_on_with(self, model: Model) -> None:
         model.is_paused = False

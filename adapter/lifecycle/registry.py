@@ -15,7 +15,7 @@ from typing import Literal
 import structlog
 
 from adapter.lifecycle.operation import Kind, Operation
-from adapter.lifecycle.states import IllegalMoveError, State, check_move
+from adapter.lifecycle.states import MOVES, IllegalMoveError, State
 from adapter.model import Artifact, ModelSpec, Named
 from adapter.ports import Journal, Memory
 from adapter.records import Content, Record
@@ -142,7 +142,8 @@ class Registry:
 
     def move(self, model: Model, state: State) -> None:
         """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""
-        check_move(model.state, state)
+        if (model.state, state) not in MOVES:
+            raise IllegalMoveError(f"a model that is {model.state.name} cannot become {state.name}")
         self._by_state[model.state].pop(model.model_id, None)
         model.state = state
         if state is not State.ABSENT:
@@ -152,9 +153,10 @@ class Registry:
         self.changes += 1
         if state is State.LOST:
             self.lost[model.model_id] = model
-        elif state in (State.LOADED, State.ABSENT):
-            self.count_lost(model, "restored" if state is State.LOADED else "ended")
-        if state is State.ABSENT:  # what was known of its content is gone with it
+        elif state is State.LOADED:
+            self.count_lost(model, "restored")
+        elif state is State.ABSENT:  # what was known of its content is gone with it
+            self.count_lost(model, "ended")
             model.asked = model.content = model.artifact = model.placed = None
             model.size_bytes, model.confirmed, model.pause_seconds = 0, 0.0, 0.0
         if state is not State.PULLING:  # a directory without a record is taken down by the next process
@@ -171,11 +173,8 @@ class Registry:
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""
-        record = model.record()
-        if model.state is State.ABSENT:
-            self._journal.forget(record)
-        else:
-            self._journal.note(record)
+        tell = self._journal.forget if model.state is State.ABSENT else self._journal.note
+        tell(model.record())
 
     def operations(self) -> list[Operation]:
         """Everything under way."""

@@ -84,12 +84,8 @@ class RepositoryCalls:
         """
         if self._of_ours(name) is not None:
             await self.models.unload(name)
-            return
-        try:
-            async with asyncio.timeout(self.worker.unload_seconds):
-                await self.server.unload(name, has_dependents=has_dependents)
-        except TimeoutError:
-            raise self.worker.unfinished(self.server.obstacle(name)) from None
+        else:
+            await self.worker.free_memory(name, has_dependents=has_dependents)
 
     def _of_ours(self, name: str) -> KnownModel | None:
         problem = id_problem(name, self.reserved_ids)

@@ -53,9 +53,3 @@ MOVES: Mapping[tuple[State, State], str] = {
 
 class IllegalMoveError(Exception):
     """A state that cannot follow this one. A defect of ours, never of a caller."""
-
-
-def check_move(before: State, after: State) -> None:
-    """Raises IllegalMoveError: `MOVES` does not have the pair."""
-    if (before, after) not in MOVES:
-        raise IllegalMoveError(f"a model that is {before.name} cannot become {after.name}")

@@ -19,7 +19,7 @@ import structlog
 from adapter.errors import UNEXPECTED, AdapterError, CrashesTriton, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
-from adapter.lifecycle.operation import Operation, Phase
+from adapter.lifecycle.operation import JOURNAL, Kind, Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec, is_untouched
@@ -59,24 +59,25 @@ class Worker:
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
-        return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
+        return self._start("load", spec.model_id, self._load, spec)
 
     def restore(self, model: Model) -> None:
         """Begin to load a LOST model again; it must have no operation."""
-        self._start(self.registry.begin("restore", model.model_id), self._restore)
+        self._start("restore", model.model_id, self._restore)
 
     def unload(self, model_id: str, *, is_background: bool = False) -> Operation:
         """Begin to unload, for a call or in the background; the id must have no operation."""
-        operation = self.registry.begin("unload", model_id)
+        operation = self._start("unload", model_id, partial(self._take_down, phase="unload"))
         operation.is_background = is_background
-        return self._start(operation, partial(self._take_down, phase="unload"))
+        return operation
 
     def unfinished(self, obstacle: str) -> UnloadUnfinished:
         """The error of an unload whose bound has come: Triton has none of its own."""
         return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
-    def _start(self, operation: Operation, steps: Steps) -> Operation:
-        operation.task = asyncio.create_task(self._run(operation, steps), name=f"{operation.kind} {operation.model.model_id}")
+    def _start(self, kind: Kind, model_id: str, steps: Steps, spec: ModelSpec | None = None) -> Operation:
+        operation = self.registry.begin(kind, model_id, spec)
+        operation.task = asyncio.create_task(self._run(operation, steps), name=f"{kind} {model_id}")
         operation.task.add_done_callback(lambda _: self._ended(operation))
         return operation
 
@@ -117,7 +118,7 @@ class Worker:
         if model.state in (State.LOADED, State.LOST) and await self._is_kept(operation, spec):
             model.asked, model.confirmed = spec, self.ports.journal.now()
             self.registry.note(model)
-            await operation.noted(self.ports.journal)
+            await self._noted(operation)
             return LoadedModel(model.size_bytes, self._concurrency(model))
         await self.ports.repository.claim(model.model_id)
         if model.state is not State.ABSENT or not self.registry.is_complete:
@@ -173,8 +174,8 @@ class Worker:
             operation.is_sent = True
             model.generation = self.registry.generation
             self.registry.move(model, State.LOADING)
-            operation.enter("triton", lambda: server.problem or server.obstacle(model.model_id))
-            await operation.noted(self.ports.journal)
+            operation.enter("triton", partial(server.obstacle, model.model_id))
+            await self._noted(operation)
 
         try:
             operation.enter("queue", lambda: server.problem or server.queue())
@@ -191,7 +192,7 @@ class Worker:
         if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
         self.registry.move(model, State.LOADED)
-        await operation.noted(self.ports.journal)
+        await self._noted(operation)
 
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
@@ -203,6 +204,11 @@ class Worker:
                 raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
             raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
+
+    async def _noted(self, operation: Operation) -> None:
+        """Wait until the journal has written what was noted."""
+        with operation.waits.on(JOURNAL):
+            await self.ports.journal.written()
 
     # ---- down
 
@@ -243,9 +249,9 @@ class Worker:
         if model.state is not State.PULLING:
             self.registry.move(model, State.UNLOADING)
         try:
-            await operation.noted(self.ports.journal)
+            await self._noted(operation)
             if model.state is State.UNLOADING:
-                await self._free_memory(model.model_id)
+                await self.free_memory(model.model_id)
             with operation.waits.on("the volume to give up the model's files"):
                 await self.ports.repository.remove(model.model_id)
         except BaseException:
@@ -255,12 +261,13 @@ class Worker:
         self.registry.move(model, State.ABSENT)
         if artifact is not None:
             await self.ports.store.release(artifact)
-        await operation.noted(self.ports.journal)
+        await self._noted(operation)
 
-    async def _free_memory(self, model_id: str) -> None:
+    async def free_memory(self, model_id: str, *, has_dependents: bool | None = None) -> None:
+        """As `ModelServer.unload`, with a bound. Raises UnloadUnfinished, and as that."""
         try:
             async with asyncio.timeout(self.unload_seconds):
-                await self.ports.server.unload(model_id)
+                await self.ports.server.unload(model_id, has_dependents=has_dependents)
         except TimeoutError:
             UNLOADS_UNFINISHED.inc()
             obstacle = self.ports.server.obstacle(model_id)

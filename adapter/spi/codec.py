@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Collection
-from itertools import accumulate
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote, unquote
 
 from grpc import StatusCode
 
@@ -27,27 +26,20 @@ from adapter.errors import AdapterError, InvalidRequest
 from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem, is_utf8
 from adapter.telemetry.redaction import in_one_line
 
-_BY_CODE: tuple[tuple[StatusCode, tuple[type[AdapterError], ...]], ...] = (
-    (StatusCode.INVALID_ARGUMENT, (errors.InvalidRequest, errors.InvalidModel)),
-    (StatusCode.FAILED_PRECONDITION, (errors.Rejected, errors.WrongServer, errors.CrashesTriton)),
-    (StatusCode.RESOURCE_EXHAUSTED, (errors.NoCapacity, errors.DiskFull)),
-    (StatusCode.NOT_FOUND, (errors.SourceNotFound, errors.ModelNotLoaded)),
-    (StatusCode.PERMISSION_DENIED, (errors.SourceDenied,)),
-    (StatusCode.UNAVAILABLE, (errors.SourceError, errors.SourceUnavailable, errors.SourceChanged, errors.VolumeFailed)),
-    (StatusCode.UNAVAILABLE, (errors.ServerUnavailable, errors.ServerDied, errors.UnloadUnfinished, errors.Draining)),
-    (StatusCode.DEADLINE_EXCEEDED, (errors.BudgetExceeded,)),
-    (StatusCode.ABORTED, (errors.Superseded, errors.Abandoned)),
-    (StatusCode.INTERNAL, (errors.ServerError, errors.ModelRefused, AdapterError)),
-)
-CODES = {kind: code for code, kinds in _BY_CODE for kind in kinds}
-"""Inherited by subclasses that are not listed."""
-
-FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.ServerError})
+_FAMILIES = (AdapterError, errors.Rejected, errors.SourceError, errors.ServerError)
 """Classes that say whose fault it was; what is raised is one of their children."""
+KINDS: list[type[AdapterError]] = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AdapterError) and kind not in _FAMILIES
+]
+"""All failures that may be raised, but for an unforeseen one."""
+REASONS = [AdapterError.reason, *(kind.reason for kind in KINDS)]
+"""All that a failure may give: the label of logs and metrics."""
 
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
 _CUT = "..."
+_PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+_PART_OF_A_BYTE = re.compile("%.?$")
 _SHOWN_BYTES = 1024
 """Of the wire, for an id, and for phases: more than the longest valid id costs."""
 
@@ -82,11 +74,11 @@ def decode(request: pb.LoadModelRequest | pb.PredictModelSizeRequest, reserved: 
     return ModelSpec(
         model_id=request.modelId,
         model_type=_model_type(key.get("model_type")) or type_of_label(request.modelType),
-        path=_path("modelPath", request.modelPath),
+        path=_path("modelPath", request.modelPath) or "",
         storage_key=_text("modelKey field storage_key", key.get("storage_key")),
         storage_params=params,
         bucket=_text("modelKey field bucket", key.get("bucket")),
-        schema_path=_path("modelKey field schema_path", key.get("schema_path")) or None,
+        schema_path=_path("modelKey field schema_path", key.get("schema_path")),
         disk_size_bytes=_size("modelKey field disk_size_bytes", key.get("disk_size_bytes")),
         **own,
     )
@@ -112,10 +104,8 @@ def _object_of(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         fault = re.split(r":| \(| at$", error.msg)[0].lower()  # what follows a colon may quote the text
         raise InvalidRequest(f"modelKey is not valid JSON: {fault} at line {error.lineno} column {error.colno}") from None
-    except RecursionError:
-        raise InvalidRequest("modelKey is not usable JSON: it is nested too deeply") from None
-    except ValueError:  # Python refuses to read numbers of more than 4300 digits
-        raise InvalidRequest("modelKey is not usable JSON: a number in it has too many digits") from None
+    except (RecursionError, ValueError):  # Python refuses to read numbers of more than 4300 digits
+        raise InvalidRequest("modelKey is not usable JSON: it is nested too deeply, or a number in it has too many digits") from None
     return _folded(_typed("modelKey", value, dict, "a JSON object"))
 
 
@@ -170,10 +160,10 @@ def _text(where: str, value: Any) -> str | None:
     return text or None
 
 
-def _path(where: str, value: Any) -> str:
+def _path(where: str, value: Any) -> str | None:
     """A path that stays below where it starts. Whether it may be absolute depends on who reads it."""
-    path = _text(where, value) or ""
-    if ".." in path.split("/"):
+    path = _text(where, value)
+    if path and ".." in path.split("/"):
         raise InvalidRequest(f"{where} contains '..', which could lead out of the model's folder")
     return path
 
@@ -194,12 +184,12 @@ def _typed(where: str, value: Any, kind: type[T], expected: str) -> T:
 
 def code_of(error: AdapterError, method: str = "") -> StatusCode:
     """
-    The code of a failure, of the nearest listed class.
+    The code of a failure.
 
     `runtimeStatus` never says DEADLINE_EXCEEDED: ModelMesh would end its process.
     Source: modelmesh `SidecarModelMesh.java` 661-672.
     """
-    code = next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+    code = StatusCode[error.code]
     if code is StatusCode.DEADLINE_EXCEEDED and method == "runtimeStatus":
         return StatusCode.UNAVAILABLE
     return code
@@ -207,26 +197,20 @@ def code_of(error: AdapterError, method: str = "") -> StatusCode:
 
 def text_of(error: AdapterError) -> str:
     """One line: the root cause, then ` (model 'x'; list 0.1 s, pull 26.8 s)`, within `MAX_WIRE_BYTES` on the wire."""
-    place = [] if error.model_id is None else [f"model '{shown(error.model_id, _SHOWN_BYTES)}'"]
-    place += [shown(error.phases, _SHOWN_BYTES)] if error.phases else []
-    tail = f" ({'; '.join(place)})" if place else ""
-    return shown(error.text or error.reason, MAX_WIRE_BYTES - _wire_bytes(tail)) + tail
+    places = (error.model_id and f"model '{shown(error.model_id, _SHOWN_BYTES)}'", error.phases and shown(error.phases, _SHOWN_BYTES))
+    tail = f" ({'; '.join(filter(None, places))})" if any(places) else ""
+    return shown(error.text or error.reason, MAX_WIRE_BYTES - len(on_wire(tail))) + tail
 
 
 def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
     """A text made safe to show: one line, no secrets; all of it, or its beginning and `...`, in no more than `budget` bytes of the wire."""
     text = in_one_line(text)
-    costs = list(accumulate(map(_wire_bytes, text[: budget + 1]), initial=0))
-    if costs[-1] <= budget:
+    encoded = on_wire(text)
+    if len(encoded) <= budget:
         return text
-    return text[: bisect_right(costs, budget - len(_CUT)) - 1] + _CUT
+    return unquote(_PART_OF_A_BYTE.sub("", encoded[: budget - len(_CUT)]), errors="ignore") + _CUT
 
 
-def reasons() -> list[str]:
-    """All that a failure may give: the label of logs and metrics."""
-    return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
-
-
-def _wire_bytes(text: str) -> int:
-    """Bytes of a grpc-message: what is not printable ASCII, and '%', takes three. Source: gRPC over HTTP/2, Status-Message."""
-    return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())
+def on_wire(text: str) -> str:
+    """A grpc-message: what is not printable ASCII, and '%', takes three bytes. Source: gRPC over HTTP/2, Status-Message."""
+    return quote(text, safe=_PRINTABLE)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2_grpc
@@ -27,7 +26,7 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse as Status
 
 from adapter._pb import model_runtime_pb2_grpc
 from adapter.errors import ListenError
-from adapter.spi.codec import shown
+from adapter.spi.codec import on_wire, shown
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
 
@@ -49,7 +48,6 @@ OPTIONS = (
 SOCKET_MODE = 0o666
 """ModelMesh runs as another user."""
 READY_SERVICES = frozenset({"ready", "mmesh.ModelRuntime"})
-_PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 Context = aio.ServicerContext[Any, Any]
 
@@ -67,7 +65,7 @@ class Health(health_pb2_grpc.HealthServicer):
         problem = self._readiness() if request.service else None
         if problem is None:
             return Status(status=Status.SERVING)
-        context.set_trailing_metadata((("reason", quote(shown(problem), safe=_PRINTABLE)),))
+        context.set_trailing_metadata((("reason", on_wire(shown(problem))),))
         return Status(status=Status.NOT_SERVING)
 
 
@@ -75,13 +73,10 @@ class Health(health_pb2_grpc.HealthServicer):
 class SpiServer:
     """The server while it listens."""
 
-    server: aio.Server
     addresses: list[str]
     """gRPC targets that reach it, the IPv4 one first."""
-
-    async def stop(self, grace_seconds: float) -> None:
-        """Take no new calls, give those under way the grace period, then cancel them."""
-        await self.server.stop(grace_seconds)
+    stop: Callable[[float], Awaitable[None]]
+    """Take no new calls, give those under way the grace period in seconds, then cancel them."""
 
 
 async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callable[[], str | None], reflection: bool) -> SpiServer:
@@ -101,12 +96,10 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     try:
         addresses = _bind_socket(server, endpoint.socket) if endpoint.socket else _bind_port(server, endpoint)
         await server.start()
-    except BaseException as error:
+    except (OSError, RuntimeError) as error:
         await server.stop(None)
-        if isinstance(error, (OSError, RuntimeError)):
-            raise ListenError(f"{endpoint} cannot be used: {_why(error, endpoint.socket)}") from error
-        raise
-    return SpiServer(server, addresses)
+        raise ListenError(f"{endpoint} cannot be used: {_why(error, endpoint.socket)}") from error
+    return SpiServer(addresses, server.stop)
 
 
 def _why(error: OSError | RuntimeError, path: Path | None) -> str:

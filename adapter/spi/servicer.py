@@ -9,11 +9,10 @@ text of an unmapped exception goes to the peer.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from itertools import product
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import structlog
 from grpc import StatusCode
@@ -34,19 +33,16 @@ INJECTED_SERVICE = "inference.GRPCInferenceService"
 MODEL_NAME_PATH = (1,)
 """In each of those requests the model's name is field 1."""
 _SHOWN_ID_CHARACTERS = 300
-_VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?(?:[-+.].*)?", re.DOTALL)
 
-Q = TypeVar("Q")
-R = TypeVar("R")
 log = structlog.stdlib.get_logger(__name__)
 
 
-def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, Any], Coroutine[Any, Any, R]]:
+def answered(call: Callable[..., Awaitable[Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A call that answers every failure with its status, and writes its metrics and its log line just before its answer leaves."""
     method = call.__name__
 
     @wraps(call)
-    async def answer(self: Any, request: Q, context: Any) -> R:
+    async def answer(self: Any, request: Any, context: Any) -> Any:
         clock = asyncio.get_running_loop().time
         began, model_id = clock(), getattr(request, "modelId", None)
         place = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
@@ -62,7 +58,7 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
             level("rpc", **{**notes, **place, "code": code.name, "seconds": round(seconds, 4), **failure})
 
         with noting() as notes, structlog.contextvars.bound_contextvars(**place):
-            crash: dict[str, Exception] = {}
+            crash = None
             try:
                 response = await call(self, request, context)
             except asyncio.CancelledError:
@@ -74,16 +70,16 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
             except AdapterError as found:
                 error = found
             except Exception as found:  # noqa: BLE001 - logged with its traceback in the canonical line
-                error, crash = AdapterError(UNEXPECTED), {"exc_info": found}
+                error, crash = AdapterError(UNEXPECTED), found
             else:
                 write(StatusCode.OK)
                 return response
             if model_id:
                 error.located(model_id, None)
             code, text = codec.code_of(error, method), codec.text_of(error)
-            is_for_operators = bool(crash) or isinstance(error, (WrongServer, UnloadUnfinished))
-            write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, **crash)
-            return cast("R", await context.abort(code, text))  # raises
+            is_for_operators = crash is not None or isinstance(error, (WrongServer, UnloadUnfinished))
+            write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, exc_info=crash)
+            await context.abort(code, text)  # raises
 
     return answer
 
@@ -97,7 +93,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self._reserved_ids = reserved_ids
         self.has_told = asyncio.Event()
         """ModelMesh has had a status."""
-        for method, reason in product(("loadModel", "unloadModel"), codec.reasons()):
+        for method, reason in product(("loadModel", "unloadModel"), codec.REASONS):
             metrics.FAILURES.labels(method, reason)  # from 0 on, or the first failure would be no increase
         for method in pb.DESCRIPTOR.services_by_name["ModelRuntime"].methods_by_name:
             metrics.FAILURES.labels(method, AdapterError.reason)
@@ -145,7 +141,6 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self.has_told.set()
         note(status="READY" if state.is_ready else "STARTING", **({"problem": state.problem} if state.problem else {}))
         capacity = self._capacity()
-        version = state.version or capacity.runtime_version
         path = pb.RuntimeStatusResponse.MethodInfo(idInjectionPath=MODEL_NAME_PATH)
         return pb.RuntimeStatusResponse(
             status=pb.RuntimeStatusResponse.READY if state.is_ready else pb.RuntimeStatusResponse.STARTING,
@@ -153,18 +148,8 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
             maxLoadingConcurrency=capacity.max_loading,
             modelLoadingTimeoutMs=capacity.load_timeout_ms,
             defaultModelSizeInBytes=capacity.default_model_bytes,
-            runtimeVersion=version,
-            numericRuntimeVersion=numeric_version(version),
+            runtimeVersion=state.version or capacity.runtime_version,
             methodInfos={f"{INJECTED_SERVICE}/{method}": path for method in INJECTED_METHODS},
             limitModelConcurrency=capacity.max_concurrency != 0,
             allowAnyMethod=False,
         )
-
-
-def numeric_version(version: str) -> int:
-    """`2.51.0` → 2051000: orders versions; 0 for a text that is not a version, as a runtime version made of an image reference."""
-    match = _VERSION.fullmatch(version.strip())
-    if match is None:
-        return 0
-    major, minor, patch = (min(int(part or 0), 999_999) for part in match.groups())
-    return major * 1_000_000 + min(minor, 999) * 1_000 + min(patch, 999)

@@ -22,7 +22,7 @@ import structlog
 
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
-from adapter.ports import StoredModel, Wanted, nothing
+from adapter.ports import StoredModel, Wanted
 from adapter.records import SALT_BYTES, Digests
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
@@ -33,7 +33,7 @@ from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, Means, PartSizes
+from adapter.storage.pull.puller import PART_BYTES, EndpointQueues, Means
 from adapter.storage.pull.remote import PackedModel, RemoteModel, found_soon, stale
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
@@ -69,7 +69,7 @@ class Store:
         space: Space | None = None,
         digests: Digests | None = None,
         clients: KeptClients | None = None,
-        sizes: PartSizes = PART_SIZES,
+        part_bytes: int = PART_BYTES,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """
@@ -80,7 +80,7 @@ class Store:
             space: the volume's budget; without one nothing idle is kept.
             digests: with the salt of the cache's owners; without them a new one.
             clients: how to reach a bucket.
-            sizes: of the parts of large files.
+            part_bytes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._embedded = settings.embedded
@@ -101,7 +101,7 @@ class Store:
         self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
         self._means = Means(
             volume=volume, cache=self._cache, asks=EndpointQueues(ASKING), pulls=EndpointQueues(settings.threads),
-            connections=settings.threads, sizes=sizes, files=self._files, unpacks=self._unpacks,
+            connections=settings.threads, part_bytes=part_bytes, files=self._files, unpacks=self._unpacks,
             most_unpacked_bytes=settings.unpack_max_bytes,
         )  # fmt: skip
         self._surveys = EndpointQueues(SURVEYING)
@@ -141,7 +141,7 @@ class Store:
                 return kept
         return await (found or await find()).open()
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted) -> Survey:
         """As `ModelStore`. What hangs is left behind."""
         clock = asyncio.get_running_loop().time
         search = Search(spec, Waits(clock, clock() + timeout_seconds), wanted=wanted)

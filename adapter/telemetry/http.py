@@ -15,9 +15,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any
 
 import structlog
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -42,35 +42,6 @@ Answer = tuple[HTTPStatus, str, bytes]
 log = structlog.stdlib.get_logger(__name__)
 
 
-class TritonHealth(Protocol):
-    """What `/healthz/triton` tells."""
-
-    @property
-    def why(self) -> str | None:
-        """Why nothing but a restart of Triton can help, or None."""
-
-    def as_json(self) -> str:
-        """One line."""
-
-
-class Heartbeat:
-    """The event loop's sign of life: `run` beats in the loop, `age_seconds` may be asked from any thread."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last = clock()
-
-    def age_seconds(self) -> float:
-        """Seconds since the last beat."""
-        return self._clock() - self._last
-
-    async def run(self) -> None:
-        """Beat until cancelled."""
-        while True:
-            self._last = self._clock()
-            await asyncio.sleep(BEAT_SECONDS)
-
-
 class TelemetryServer:
     """
     The HTTP server, in a daemon thread.
@@ -83,23 +54,22 @@ class TelemetryServer:
         self,
         *,
         port: int,
-        heartbeat: Heartbeat,
         readiness: Callable[[], str | None],
         notice: Callable[[], str | None] = lambda: None,
-        triton: Callable[[], TritonHealth] | None = None,
+        triton: Callable[[], Any] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
             port: on all interfaces; 0 for any.
-            heartbeat: of the event loop.
             readiness: why ModelMesh could not be served now, or None.
             notice: what a ready adapter tells.
-            triton: the health of Triton.
+            triton: its health (`Health` of `adapter.triton.server`): `as_json`, and `why` nothing but a restart can help, or None.
+            clock: may be asked from any thread.
         """
-        self._heartbeat, self._readiness, self._notice = heartbeat, readiness, notice
-        self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        if triton is not None:
-            self._routes["/healthz/triton"] = lambda: self._healthz_triton(triton())
+        self._readiness, self._notice, self._triton, self._clock = readiness, notice, triton, clock
+        self._last_beat = clock()
+        self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz, "/healthz/triton": self._healthz_triton}
         self._socket = _listening(port)
         self.port: int = self._socket.getsockname()[1]
         READY.set_function(lambda: self._readyz()[0] is HTTPStatus.OK)
@@ -115,6 +85,12 @@ class TelemetryServer:
             self._loop.close()
             raise ListenError(f"the thread of METRICS_PORT {port} cannot start: {error}") from error
 
+    async def beat(self) -> None:
+        """The sign of life of the loop that this runs in, until cancelled."""
+        while True:
+            self._last_beat = self._clock()
+            await asyncio.sleep(BEAT_SECONDS)
+
     def close(self) -> None:
         """Stop listening; requests under way are not waited for."""
         self._loop.call_soon_threadsafe(self._closed.set)
@@ -128,15 +104,11 @@ class TelemetryServer:
         server = await asyncio.start_server(self._talk, sock=self._socket, backlog=BACKLOG)
         await self._closed.wait()
         server.close()
-        for writer in self._clients:
-            writer.transport.abort()
-        if talks := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(talks, timeout=1)  # a task that is cancelled would be logged as a failure
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of a client, and its answer."""
         if len(self._clients) >= CONNECTIONS:
-            oldest = next((each for each, has_asked in self._clients.items() if not has_asked), next(iter(self._clients)))
+            oldest = min(self._clients, key=self._clients.__getitem__)
             del self._clients[oldest]
             oldest.transport.abort()
         self._clients[writer] = False
@@ -146,20 +118,32 @@ class TelemetryServer:
                 while (await reader.readuntil(b"\n")).strip():
                     pass  # nothing is read from a header
             self._clients[writer] = True
-            writer.write(_answered(line.decode("latin-1"), self._routes))
+            writer.write(self._answered(line.decode("latin-1")))
             writer.close()
             async with asyncio.timeout(CLIENT_SECONDS):
                 await writer.wait_closed()
-        except (OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # it went, is too slow (TimeoutError), or sends a line that is too long
+        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # it went, is too slow (TimeoutError), or sends a line that is too long; or we end
         except Exception:  # whatever one request does, the next one is served
             log.exception("telemetry.request_failed")
         finally:
             writer.transport.abort()
             self._clients.pop(writer, None)
 
+    def _answered(self, line: str) -> bytes:
+        """The whole answer to a request line."""
+        method, path, version = (line.split() + [""] * 3)[:3]
+        if method not in ("GET", "HEAD") or not version.startswith("HTTP/1."):
+            status, content_type, body = _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD of HTTP/1")
+        elif (route := self._routes.get(path.partition("?")[0])) is None:
+            status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
+        else:
+            status, content_type, body = route()
+        kind = f"Allow: GET, HEAD\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
+        return f"HTTP/1.0 {status:d} {status.phrase}\r\n{kind}\r\n\r\n".encode() + (b"" if method == "HEAD" else body)
+
     def _stuck(self) -> str | None:
-        age = self._heartbeat.age_seconds()
+        age = self._clock() - self._last_beat
         return f"the event loop has not run for {age:.0f} s" if age > STUCK_AFTER_SECONDS else None
 
     def _healthz(self) -> Answer:
@@ -172,10 +156,11 @@ class TelemetryServer:
             return _text(HTTPStatus.SERVICE_UNAVAILABLE, stuck or f"not ready: {redact(problem or '')}")
         return _text(HTTPStatus.OK, f"ready; {redact(notice)}" if notice else "ready")
 
-    def _healthz_triton(self, health: TritonHealth) -> Answer:
+    def _healthz_triton(self) -> Answer:
         """503 asks for a restart of Triton. An adapter whose loop is stuck has heard nothing and asks for none."""
         if stuck := self._stuck():
             return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing is known of Triton: the adapter's {stuck.removeprefix('the ')}")
+        health = self._triton()
         status = HTTPStatus.OK if health.why is None else HTTPStatus.SERVICE_UNAVAILABLE
         return status, "application/json", f"{health.as_json()}\n".encode()
 
@@ -195,16 +180,3 @@ def _listening(port: int) -> socket.socket:
         return socket.create_server(("", port), family=socket.AF_INET6 if both else socket.AF_INET, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         raise ListenError(f"METRICS_PORT {port} cannot be used: {os.strerror(error.errno or 0).lower()}") from error
-
-
-def _answered(line: str, routes: Mapping[str, Callable[[], Answer]]) -> bytes:
-    """The whole answer to a request line."""
-    method, path, version = (line.split() + [""] * 3)[:3]
-    if method not in ("GET", "HEAD") or not version.startswith("HTTP/1."):
-        status, content_type, body = _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD of HTTP/1")
-    elif (route := routes.get(path.partition("?")[0])) is None:
-        status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
-    else:
-        status, content_type, body = route()
-    head = f"HTTP/1.0 {status:d} {status.phrase}\r\nAllow: GET, HEAD\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + (b"" if method == "HEAD" else body)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -32,8 +32,8 @@ SECRET_FIELDS = frozenset({
 })  # fmt: skip
 """Fields whose value is never logged, whatever code passes it: the credentials of every storage type, and what holds them."""
 
-QUIET_LIBRARIES = dict.fromkeys(("boto3", "botocore", "google", "grpc", "asyncio"), logging.INFO)
-"""The lowest level of each library, the only place that silences any. Debug lines of storage clients hold signed headers and tokens."""
+QUIET_LIBRARIES = ("boto3", "botocore", "google", "grpc", "asyncio")
+"""They never log below INFO; the only place that silences any. Debug lines of storage clients hold signed headers and tokens."""
 
 _notes: ContextVar[dict[str, Any] | None] = ContextVar("adapter_rpc_notes", default=None)
 
@@ -58,7 +58,7 @@ def noting() -> Iterator[dict[str, Any]]:
 
 def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None:
     """Send all logs, structlog's and the standard library's, to `stream` (default: standard output)."""
-    stream = sys.stdout if stream is None else stream
+    stream = stream or sys.stdout
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     logging.raiseExceptions = False  # a load must not end because the log has no reader
@@ -71,11 +71,9 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
         structlog.processors.format_exc_info,
         mask_secrets,
     ]
-    render: Processor = _render_json
-    if not is_json:
-        render = structlog.dev.ConsoleRenderer(
-            colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
-        )
+    console = structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
+    )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -86,17 +84,17 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
     route.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render_json if is_json else console],
         )
     )
     logging.basicConfig(handlers=[route], level=level, force=True)
-    for name, lowest in QUIET_LIBRARIES.items():
-        logging.getLogger(name).setLevel(max(level, lowest))
+    for name in QUIET_LIBRARIES:
+        logging.getLogger(name).setLevel(max(level, logging.INFO))
 
 
 def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Processor: mask fields by name, and texts by shape, at any depth."""
-    return {name: _masked(name, value) for name, value in event.items()}
+    return cast("EventDict", _masked("", event))
 
 
 def _masked(name: str, value: Any) -> Any:

@@ -66,11 +66,7 @@ TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
 UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish in time")
 STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/triton` names them)", "kind")
 TRITON_RESTARTS = _counter("triton_restarts_total", "Noticed restarts of Triton")
-RESTORES = _counter(
-    "restores_total",
-    "Models that Triton had lost, by outcome",
-    "outcome",
-)
+RESTORES = _counter("restores_total", "Models that Triton had lost, by outcome", "outcome")
 RESTORE_PENDING = _gauge("restore_pending", "Lost models that wait to be loaded again")
 INVENTORY_DRIFT = _gauge("inventory_drift", "Models on which registry, Triton's index and folder disagree", "kind")
 CACHE_REQUESTS = _counter("cache_requests_total", "Fetches of pulled files: hit, miss, stale (storage was away)", "result")

@@ -74,7 +74,6 @@ class Remembered:
         self._lock = threading.Lock()
         self._values: dict[str, frozenset[str]] = {}
         """Value → its forms, the value remembered longest ago first."""
-        self._characters = 0
         self._forms: frozenset[str] = frozenset()
         """Of all values. Read without the lock: the set is only replaced."""
 
@@ -83,19 +82,16 @@ class Remembered:
         value = value.strip()
         if len(value) < PIECE:
             return
+        forms = frozenset({value, quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1]})
         with self._lock:
-            forms = self._values.pop(value, None)
-            if forms is None:
-                escaped = (quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1])
-                forms = frozenset({value, *escaped})
-                self._characters += sum(map(len, forms))
+            self._values.pop(value, None)
             self._values[value] = forms
-            while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
-                self._characters -= sum(map(len, self._values.pop(next(iter(self._values)))))
+            while len(self._values) > KEPT_VALUES or sum(len(form) for each in self._values.values() for form in each) > KEPT_CHARACTERS:
+                del self._values[next(iter(self._values))]
             self._forms = frozenset().union(*self._values.values())
 
-    def masked(self, text: str, mask: str) -> str:
-        """The text with `mask` in place of every value; of values that overlap, one for all."""
+    def masked(self, text: str) -> str:
+        """The text with `MASK` in place of every value; of values that overlap, one for all."""
         spans = []
         for form in self._forms:
             start = text.find(form)
@@ -105,7 +101,7 @@ class Remembered:
         kept, end = [], 0
         for start, stop in sorted(spans):
             if start >= end:
-                kept += [text[end:start], mask]
+                kept += [text[end:start], MASK]
             end = max(end, stop)
         return "".join((*kept, text[end:]))
 
@@ -126,7 +122,7 @@ def remember(value: str, *, lasts: bool = False) -> None:
 
 def redact(text: str) -> str:
     """The text without any remembered secret, and without anything that has the shape of a credential."""
-    text = _of_requests.masked(_own.masked(text, MASK), MASK)
+    text = _of_requests.masked(_own.masked(text))
     if not _SUSPICIOUS.search(text):
         return text
     text = _PEM.sub(f"[PEM {MASK}]", text)
@@ -145,9 +141,6 @@ def in_one_line(text: str) -> str:
     return _SQUEEZED.sub(" ", _SURROGATE.sub("\ufffd", redact(text))).strip()
 
 
-def _redact_url(match: re.Match[str]) -> str:
+def _redact_url(word: re.Match[str]) -> str:
     """A URL without its user and its query; both may be signatures or passwords."""
-    word = match[0]
-    if "://" not in word:
-        return word
-    return _USER.sub("", word.partition("?")[0])
+    return _USER.sub("", word[0].partition("?")[0]) if "://" in word[0] else word[0]

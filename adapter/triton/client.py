@@ -36,6 +36,8 @@ CONNECTION_OPTIONS = (
 # No keepalive pings: Triton answers them with GOAWAY when no calls are made (triton-inference-server's gRPC defaults).
 CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1), *CONNECTION_OPTIONS)
 
+Parameter = service_pb2.ModelRepositoryParameter
+
 _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _CLOSED = ("Connection refused", "No such file or directory")
@@ -95,7 +97,7 @@ class TritonClient:
         Raises:
             TritonAway: not within the time, or ServerLive answers false.
         """
-        reply = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), timeout_seconds)
+        reply = await self._call("ServerLive", timeout_seconds)
         if not reply.live:
             raise TritonAway("ServerLive answers false")
 
@@ -110,7 +112,7 @@ class TritonClient:
 
     async def metadata(self, timeout_seconds: float = ANSWER_SECONDS) -> tuple[str, str]:
         """Name (`--id`; without that, each Triton has the same) and version of the server. Raises CallError."""
-        reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
+        reply = await self._call("ServerMetadata", timeout_seconds)
         return reply.name, reply.version
 
     async def index(self, timeout_seconds: float | None = ANSWER_SECONDS) -> list[ServerModel]:
@@ -123,7 +125,7 @@ class TritonClient:
             CallRefused: one bad entry in the repository folder breaks it for all, and so does one that vanishes meanwhile.
             CallError: or it could not be asked.
         """
-        reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), timeout_seconds)
+        reply = await self._call("RepositoryIndex", timeout_seconds)
         return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models]
 
     async def load(self, name: str, overrides: Overrides | None = None) -> None:
@@ -137,12 +139,12 @@ class TritonClient:
             TritonDied: the load was taken; its outcome is unknown.
             ModelRefused, WrongServer
         """
-        request = service_pb2.RepositoryModelLoadRequest(model_name=name)
-        for key, value in (overrides or {}).items():
-            kind = "bytes_param" if isinstance(value, bytes) else "string_param"
-            setattr(request.parameters[key], kind, value)
+        parameters = {
+            key: Parameter(bytes_param=value) if isinstance(value, bytes) else Parameter(string_param=value)
+            for key, value in (overrides or {}).items()
+        }
         try:
-            await self._call(self._stub.RepositoryModelLoad, request, None)
+            await self._call("RepositoryModelLoad", None, model_name=name, parameters=parameters)
         except CallRefused as refused:
             raise ModelRefused(reason_of_refusal(name, str(refused))) from refused
 
@@ -157,30 +159,27 @@ class TritonClient:
         Raises:
             CallError, WrongServer
         """
-        request = service_pb2.RepositoryModelUnloadRequest(model_name=name)
-        request.parameters["unload_dependents"].bool_param = has_dependents
-        await self._call(self._stub.RepositoryModelUnload, request, None)
+        parameters = {"unload_dependents": Parameter(bool_param=has_dependents)}
+        await self._call("RepositoryModelUnload", None, model_name=name, parameters=parameters)
 
     async def ready(self, name: str) -> bool:
         """ModelReady: whether inference works now. Raises CallError."""
-        reply = await self._call(self._stub.ModelReady, service_pb2.ModelReadyRequest(name=name), ANSWER_SECONDS)
+        reply = await self._call("ModelReady", ANSWER_SECONDS, name=name)
         return bool(reply.ready)
 
     async def reported_bytes(self, name: str) -> int:
         """Sum of the memory that the backend reports for all versions and devices; 0 without reports. Raises CallError."""
-        reply = await self._statistics(name)
+        reply = await self._call("ModelStatistics", ANSWER_SECONDS, name=name)
         return sum(usage.byte_size for model in reply.model_stats for usage in model.memory_usage)
 
     async def served_names(self) -> set[str]:
         """Every model that can infer now, also models that the index leaves out for want of a directory. Raises CallError."""
-        return {model.name for model in (await self._statistics("")).model_stats}
+        return {model.name for model in (await self._call("ModelStatistics", ANSWER_SECONDS)).model_stats}
 
-    async def _statistics(self, name: str) -> Any:
-        return await self._call(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=name), ANSWER_SECONDS)
-
-    async def _call(self, method: Any, request: Any, timeout_seconds: float | None) -> Any:
+    async def _call(self, method: str, timeout_seconds: float | None, **fields: Any) -> Any:
+        request = getattr(service_pb2, f"{method}Request")(**fields)
         try:
-            reply = await method(request, timeout=timeout_seconds, metadata=self._headers)
+            reply = await getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=self._headers)
         except grpc.aio.AioRpcError as error:
             raise _meaning(error.code(), error.details() or "", timeout_seconds) from error
         if reply is None:  # grpc.aio's answer when the reply cannot be parsed: a directory name that is not UTF-8

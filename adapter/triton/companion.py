@@ -13,12 +13,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import structlog
 
 from adapter.errors import StartError
+from adapter.settings import inherited
 
 TIED = 'exec 3<&0; (read end <&3; kill -KILL 0) & exec "$@" 0</dev/null 3<&-'
 """
@@ -35,15 +36,14 @@ log = structlog.stdlib.get_logger(__name__)
 class Companion:
     """One program beside the adapter, started by its constructor."""
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], exit_seconds: float, wrapper: Sequence[str] = ()) -> None:
+    def __init__(self, command: Sequence[str], exit_seconds: float, wrapper: Sequence[str]) -> None:
         """
         Start it in the running loop, without a wait until it answers.
 
         Args:
             command: its words.
-            environment: all variables that it has.
-            wrapper: words of a program that becomes the one that follows it.
             exit_seconds: for its end after SIGTERM; then it is killed.
+            wrapper: words of a program that becomes the one that follows it.
 
         Raises:
             StartError: there is no such program, or no process can be had.
@@ -51,6 +51,7 @@ class Companion:
         self._exit_seconds = exit_seconds
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._is_asked = False
+        environment = inherited()
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
             raise StartError(f"TRITON_COMMAND: there is no program {command[0]!r}")

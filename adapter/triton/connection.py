@@ -64,6 +64,7 @@ class Connection:
         """The log says that Triton is away."""
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
+        TRITON_UP.set_function(lambda: self.problem is None)
         self.returns = asyncio.Queue[bool]()
         """Of each return that is not told yet: whether it is certainly another process."""
 
@@ -116,7 +117,6 @@ class Connection:
         self._is_told = True
         self.problem = f"Triton does not answer at {self.client.target}: {failure}"
         self._has_answered = False
-        TRITON_UP.set(0)
         if isinstance(failure, PortClosed):
             self._silent_since = self.began_at = math.inf
         elif isinstance(failure, TritonAway):
@@ -157,7 +157,6 @@ class Connection:
         if self.problem is not None:
             log.info("triton.answered", target=self.client.target)
         self._is_told, self.problem = False, None
-        TRITON_UP.set(1)
         if not self._has_answered and self._name is not None:
             self._is_counted = False
             is_another = self.began_at == math.inf or name != self._name

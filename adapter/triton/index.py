@@ -148,7 +148,10 @@ class Index:
                 return None
             finally:
                 self._connection.deadline_seconds = ASK_SECONDS
-                self._ended()
+                now, before = self._time(), self._seconds
+                self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
+                rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
+                self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
             self._failure = None
             return rows
 
@@ -161,10 +164,3 @@ class Index:
             await self._repository.sweep()
         except AdapterError as failure:
             self._failure = failure.text
-
-    def _ended(self) -> None:
-        """The question that was under way is so no more, answered or not."""
-        now, before = self._time(), self._seconds
-        self._ended_at, self._seconds, self._began = now, now - self._began, math.inf
-        rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
-        self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)

@@ -128,10 +128,8 @@ class Loads:
         left, held = [load for load in self._loads if load.is_left], [load for load in self._loads if not load.is_left]
         words = [f"{_named(left)} still in Triton, though no call waits for the end any more"] if left else []
         words += [f"{_named(held)} under way"] if held else []
-        full = "there is no free loading slot"
-        if len(held) < self._limits.slots:
-            full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._limits.places})"
-        return f"{'; '.join(words)}: {full}"
+        full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._limits.places})"
+        return f"{'; '.join(words)}: {'there is no free loading slot' if len(held) >= self._limits.slots else full}"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
@@ -158,9 +156,8 @@ class Loads:
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
             self._mark_answered(model_id)
-            if name != model_id:
-                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
-            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
+            inside = f"{_shown_inner(name)}: {refused.text}" if name != model_id else await self._reason_inside(model_id)
+            raise ModelRefused(inside or refused.text) from refused
         self._mark_answered(model_id)
 
     def _mark_answered(self, model_id: str) -> None:

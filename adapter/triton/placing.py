@@ -22,7 +22,6 @@ from pathlib import Path, PurePosixPath
 from adapter.errors import AdapterError
 from adapter.model import Artifact, Layout, SourceFile, is_utf8, owner_of
 from adapter.volume.trees import Files, files_below
-from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 PYCACHE = "__pycache__"
@@ -98,14 +97,12 @@ def build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None
     leaves = {*map(PurePosixPath, (*layout.directories, *folders, *caches - layout.links.keys()))}
     for folder in sorted(leaves.union(*(leaf.parents for leaf in leaves)) - {PurePosixPath()}):
         stop.check()
-        make_plain_directory(staging / folder)
+        (staging / folder).mkdir()
     for path, file in layout.links.items():
         stop.check()
         _link(artifact, file, f"{staging}/{path}")
     for path, content in layout.written.items():
-        target = staging / path
-        target.write_bytes(content)
-        target.chmod(FILE_MODE)
+        (staging / path).write_bytes(content)
     now = time.time_ns()
     os.utime(staging, ns=(now, now))
 

@@ -28,7 +28,7 @@ from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.triton import placing
 from adapter.volume.space import Space
 from adapter.volume.trees import read_below
-from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
+from adapter.volume.volume import Volume, failure_in_words
 from adapter.workers import Stop, Workers
 
 THREADS = 4
@@ -135,7 +135,10 @@ class Repository:
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        await self._run("the models cannot be taken out of", self._clear)
+        await self._run(
+            "the models cannot be taken out of",
+            lambda _: self._discard(path for path in self._entries() if not self.is_of_others(path.name)),
+        )
         self._inner.clear()
         self._loaded_first.clear()
         self._own.clear()
@@ -229,7 +232,7 @@ class Repository:
         """Raises OSError, AdapterError: the disk keeps one of them; the others have gone."""
         kept: Exception | None = None
         for path in paths:
-            failure = self._volume.trash.discard(path)
+            failure = self._volume.discard(path)
             kept = failure or kept
             if failure is None:
                 self._own_bytes.pop(path.name, None)
@@ -275,13 +278,10 @@ class Repository:
             self._volume.restore()
         self._discard([path])
         with suppress(FileExistsError), self._space.reservation() as reserved:  # another thread was first
-            reserved.insist(lambda: make_plain_directory(path))
-
-    def _clear(self, _stop: Stop) -> None:
-        self._discard(path for path in self._entries() if not self.is_of_others(path.name))
+            reserved.insist(path.mkdir)
 
     def _sweep(self, stop: Stop) -> None:
-        self._volume.trash.tidy()
+        self._volume.tidy()
         wrong: list[Path] = []
         for path in self._entries():
             stop.check()

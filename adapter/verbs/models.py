@@ -14,7 +14,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,27 +26,26 @@ from adapter.journal import NAME, Found, JournalProblem, read
 from adapter.memory import report
 from adapter.model import PROBE, Drift, Placed, ServerModel, by_owner, drift_of, is_untouched, serves
 from adapter.records import Record
+from adapter.settings import SettingsError, read_group
+from adapter.settings.capacity import CapacitySettings
 from adapter.settings.process import TritonSettings
 from adapter.settings.storage import VolumeSettings
 from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.verbs.tables import age, short, shown, table
+from adapter.verbs import probe
+from adapter.verbs.tables import Row, age, short, shown, table
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
 from adapter.workers import Workers
 
-TRITON_SECONDS = 5.0
-PROBE_SECONDS = 2.0
-VOLUME_SECONDS = 20.0
+TRITON_SECONDS, PROBE_SECONDS, VOLUME_SECONDS = 5.0, 2.0, 20.0
 """Longest waits for what may hang: for the index, for the adapter's health, for all that is read from the volume."""
 FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique. One without a version has another name: it goes with its model."""
-AskAdapter = Callable[..., tuple[bool, str]]
-"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and a line that says so, or why not."""
 View = Mapping[str, Any]
 """As `look` gives it; also one of its `models`."""
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
@@ -65,8 +64,8 @@ SHOWN_CRASHES = 3
 class Places:
     """What volume and Triton hold."""
 
-    problems: dict[str, str | None]
-    """Of journal, folder and triton: why it says nothing."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Of journal, folder and triton: why it says nothing, where that is so."""
     journal: Found = field(default_factory=lambda: Found(b""))
     placed: Mapping[str, Placed] = field(default_factory=dict)
     artifacts: frozenset[str] = frozenset()
@@ -78,50 +77,53 @@ class Places:
     """Of Triton's index, by model id."""
 
 
-def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings, capacity_bytes: int | None = None) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     """
-    Look at all places once. Blocks, for a bounded time whatever hangs. Raises StartError: the process cannot have another thread.
-
-    Args:
-        ask_adapter: for its health.
-        triton: where it is.
-        volume: where its folders are.
-        capacity_bytes: what is announced, if that is known here.
+    Look at all places of the adapter with these settings once. Blocks, for a bounded time whatever hangs.
 
     Returns:
         What `models --json` prints: texts without credentials, moments as `datetime`. New fields may come; another meaning makes
         another `format`.
+
+    Raises:
+        SettingsError
+        StartError: the process cannot have another thread.
     """
-    is_ready = False
-    is_alive, words = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
-    if is_alive:
-        is_ready, words = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
+    volume, triton, capacity_bytes = read_group(VolumeSettings), read_group(TritonSettings), None
+    with suppress(SettingsError):  # it may not be told in this environment
+        capacity_bytes = read_group(CapacitySettings).capacity_bytes
+    is_alive, words = probe.ask(ready=False, timeout_seconds=PROBE_SECONDS)
+    is_ready, words = probe.ask(ready=True, timeout_seconds=PROBE_SECONDS) if is_alive else (False, words)
     threads = Workers("look", 1)  # a volume that hangs does not keep the process
     try:
         places = threads.submit(_on_volume, volume).result(VOLUME_SECONDS)
     except TimeoutError:
         places = Places(dict.fromkeys(("journal", "folder"), f"the volume has not answered within {VOLUME_SECONDS:g} s"))
     asyncio.run(_ask_triton(triton, places))
-    records, problems = places.journal.records, places.problems
+    records, problems, memory = places.journal.records, places.problems, places.memory
     names = sorted({*records, *places.rows, *places.placed})
     models = [_model(name, places) for name in names if not name.startswith(PROBE)]
     idle = places.artifacts - {record.artifact_key for record in records.values()}
-    told = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
+    contents = {name: record.content.crash for name, record in records.items() if record.content}
+    told = {place: redact(problems[place]) if place in problems else None for place in ("triton", "journal", "folder")}
     return {
         "format": FORMAT,
         "time": _moment(boot_seconds()),
-        "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
+        "agrees": not problems and not any(model["drift"] for model in models),
         "adapter": {"alive": is_alive, "ready": is_ready, "words": redact(words)},
-        "triton": {"endpoint": triton.target, "version": places.version or None, **told["triton"]},
-        "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
-        "folder": {"path": str(volume.repository_dir), **told["folder"]},
-        "artifacts": {"count": len(places.artifacts), "idle": None if problems["journal"] is not None else len(idle)},
-        "crashes": _crashes(places.journal),
+        "triton": {"endpoint": triton.target, "version": places.version or None, "problem": told["triton"]},
+        "journal": {"path": str(volume.cache_dir / NAME), "problem": told["journal"]},
+        "folder": {"path": str(volume.repository_dir), "problem": told["folder"]},
+        "artifacts": {"count": len(places.artifacts), "idle": None if told["journal"] else len(idle)},
+        "crashes": [
+            {"count": each.count, "last": _moment(each.last), "models": sorted(id for id in contents if contents[id] == each.digest)}
+            for each in sorted(places.journal.crashes.values(), key=lambda crashes: -crashes.last)
+        ],
         "memory": {
             "told_bytes": sum(record.size_bytes for record in records.values() if record.state == "loaded"),
             "capacity_bytes": capacity_bytes,
-            "used_bytes": places.memory.used_bytes if places.memory else None,
-            "limit_bytes": places.memory.limit_bytes if places.memory else None,
+            "used_bytes": memory and memory.used_bytes,
+            "limit_bytes": memory and memory.limit_bytes,
         },
         "models": models,
     }
@@ -129,10 +131,10 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
 
 def _on_volume(volume: VolumeSettings) -> Places:
     """All but Triton's part, as the adapter itself reads it; a volume that was not claimed is never written to."""
-    places = Places({"journal": None, "folder": None})
+    places = Places()
     with suppress(OSError):
         told = report.read(volume.memory_path)
-        places.memory = told if told is not None and abs(boot_seconds() - told.at) < report.OLD_SECONDS else None
+        places.memory = told if told and abs(boot_seconds() - told.at) < report.OLD_SECONDS else None
     with suppress(OSError):
         names = [entry.name for entry in (volume.cache_dir / "artifacts").iterdir()]
         places.artifacts = frozenset(name.partition(".")[0] for name in names if _ARTIFACT.fullmatch(name))
@@ -157,22 +159,21 @@ def _model(name: str, places: Places) -> dict[str, Any]:
     rows = places.rows.get(name, [])
     is_ours = not (record and record.placed and there and record.placed != there.identity)
     state = record.state if record and is_ours else None
-    folder = Placed("", 0) if problems["folder"] is not None and state else there
-    drift = None if problems["journal"] else drift_of(name, state, rows, folder)
+    drift = drift_of(name, state, rows, Placed("", 0) if "folder" in problems and state else there)
     return {
         "id": name,
-        "drift": None if drift == "not_serving" and problems["triton"] is not None else drift,
-        "adapter": None if record is None else _noted(record, places),
-        "triton": None if problems["triton"] is not None else [{**row._asdict(), "reason": redact(row.reason)} for row in rows],
-        "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
+        "drift": None if "journal" in problems or (drift == "not_serving" and "triton" in problems) else drift,
+        "adapter": record and _noted(record, places.journal),
+        "triton": None if "triton" in problems else [{**row._asdict(), "reason": redact(row.reason)} for row in rows],
+        "folder": there and {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
         "artifact": {"key": key, "exists": key in places.artifacts} if (key := record and record.artifact_key) else None,
     }
 
 
-def _noted(record: Record, places: Places) -> dict[str, Any]:
-    known = places.journal.sizes.get(record.content.spec) if record.content else None
+def _noted(record: Record, journal: Found) -> dict[str, Any]:
+    known = journal.sizes.get(record.content.spec) if record.content else None
     size = None
-    if known is not None and known.content == record.content:
+    if known and known.content == record.content:
         measured = known.size_bytes if known.is_seen else None
         size = {"source": known.source, "predicted_bytes": known.predicted_bytes, "measured_bytes": measured}
     return {
@@ -187,15 +188,6 @@ def _noted(record: Record, places: Places) -> dict[str, Any]:
     }
 
 
-def _crashes(journal: Found) -> list[dict[str, Any]]:
-    """Triton's deaths by content, the newest first."""
-    contents = {name: record.content.crash for name, record in journal.records.items() if record.content}
-    return [
-        {"count": each.count, "last": _moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
-        for each in sorted(journal.crashes.values(), key=lambda crashes: -crashes.last)
-    ]
-
-
 def _moment(seconds: float) -> datetime:
     """Seconds since the boot of the kernel → what a clock showed."""
     return datetime.now(UTC) - timedelta(seconds=boot_seconds() - seconds)
@@ -204,7 +196,6 @@ def _moment(seconds: float) -> datetime:
 async def _ask_triton(triton: TritonSettings, places: Places) -> None:
     """Its version, its rows, and why there are none."""
     client = TritonClient(triton.target, triton.call_headers)
-    places.problems["triton"] = None
     try:
         async with asyncio.timeout(TRITON_SECONDS):
             _, places.version = await client.metadata()
@@ -212,22 +203,22 @@ async def _ask_triton(triton: TritonSettings, places: Places) -> None:
     except TimeoutError:
         places.problems["triton"] = f"no answer within {TRITON_SECONDS:g} s"
     except (CallError, AdapterError) as error:
-        places.problems["triton"] = one_line(str(error)) or "it could not be asked"
+        places.problems["triton"] = one_line(str(error))
     finally:
         await client.close()
 
 
 def text(view: View, *, drift_only: bool) -> str:
     """The whole view: what each place says, the models that disagree, the others, and the sum."""
-    lines = [f"{title:9}{shown(redact(words))}" for title, words in _head(view)]
+    lines = [f"{title:9}{shown(words)}" for title, words in _head(view)]
     models = view["models"]
     for drift, meaning in DRIFTS.items():
         if group := [model for model in models if model["drift"] == drift]:
-            lines += ["", f"{drift} ({len(group):,}): {meaning}.", *_table(group, view), *_reasons(group)]
+            lines += ["", f"{drift} ({len(group):,}): {meaning}.", *table(COLUMNS, _rows(group, view)), *_reasons(group)]
     agreeing = [model for model in models if not model["drift"]]
     if agreeing and not drift_only:
         title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(models) else []
-        lines += ["", *title, *_table(agreeing, view)]
+        lines += ["", *title, *table(COLUMNS, _rows(agreeing, view))]
     return "\n".join([*lines, "", _summary(view)]) + "\n"
 
 
@@ -239,37 +230,38 @@ def as_json(view: View, *, drift_only: bool) -> str:
 
 def _head(view: View) -> Iterator[tuple[str, str]]:
     """Titles and words: of each place, and of Triton's deaths."""
-    adapter, triton, journal, folder = view["adapter"], view["triton"], view["journal"], view["folder"]
+    adapter, triton, journal, folder, artifacts = (view[place] for place in ("adapter", "triton", "journal", "folder", "artifacts"))
     yield "adapter", f"alive, {adapter['words']}" if adapter["alive"] else adapter["words"]
-    if triton["problem"] is None:
+    if triton["problem"]:
+        yield "triton", f"cannot be asked at {triton['endpoint']}: {triton['problem']}"
+    else:
         ready = sum(serves(model["id"], rows_of(model)) for model in view["models"])
         yield "triton", f"{triton['version'] or ''} at {triton['endpoint']}, serves {_count(ready, 'model')}"
-    else:
-        yield "triton", f"cannot be asked at {triton['endpoint']}: {triton['problem']}"
     yield "journal", journal["path"] + (f": {journal['problem']}; so nothing can be compared" if journal["problem"] else "")
     yield "folder", folder["path"] + (f": {folder['problem']}" if folder["problem"] else "")
-    idle = f", {view['artifacts']['idle']:,} of them idle" if view["artifacts"]["idle"] else ""
-    yield "cache", f"{PurePath(journal['path']).parent}: {_count(view['artifacts']['count'], 'artifact')}{idle}"
+    idle = f", {artifacts['idle']:,} of them idle" if artifacts["idle"] else ""
+    yield "cache", f"{PurePath(journal['path']).parent}: {_count(artifacts['count'], 'artifact')}{idle}"
     for crash in view["crashes"][:SHOWN_CRASHES]:
         who, times = some(crash["models"], 3) or "a model that is not here now", _count(crash["count"], "time")
         yield "crashes", f"Triton died {times} while it loaded {who}; last {age(view['time'] - crash['last'])} ago"
 
 
-def _table(models: Sequence[View], view: View) -> Iterator[str]:
-    rows = []
+def _rows(models: Sequence[View], view: View) -> Iterator[Row]:
     for model in models:
         record, folder, artifact = model["adapter"], model["folder"], model["artifact"]
         size = (record and record["size_bytes"]) or (folder and folder["size_bytes"])
+        places = {
+            "journal": record["state"] if record else "-",
+            "triton": triton_word(model["id"], rows_of(model)),
+            "folder": "-" if not folder else "placed" if folder["placed_by_adapter"] else "other",
+        }
         cells = (
-            "?" if view["journal"]["problem"] is not None else record["state"] if record else "-",
-            "?" if view["triton"]["problem"] is not None else triton_word(model["id"], rows_of(model)),
-            "?" if view["folder"]["problem"] is not None else "-" if not folder else "placed" if folder["placed_by_adapter"] else "other",
+            *("?" if view[place]["problem"] else word for place, word in places.items()),
             "-" if not artifact else artifact["key"][:8] if artifact["exists"] else "gone",
             "-" if size is None else short(size),
             age(view["time"] - record["since"]) if record else "-",
         )
-        rows.append(("!" if model["drift"] else " ", cells, model["id"]))
-    return table(COLUMNS, rows)
+        yield "!" if model["drift"] else " ", cells, model["id"]
 
 
 def _reasons(models: Sequence[View]) -> Iterator[str]:
@@ -277,7 +269,7 @@ def _reasons(models: Sequence[View]) -> Iterator[str]:
     for model in models:
         reasons = dict.fromkeys(" ".join(row.reason.split()) for row in rows_of(model) if row.reason not in ("", "unloaded"))
         if reasons:
-            yield f"Triton says of {shown(model['id'])}: {shown(redact('; '.join(reasons))[:LONGEST_REASON])}"
+            yield f"Triton says of {shown(model['id'])}: {shown('; '.join(reasons)[:LONGEST_REASON])}"
 
 
 def rows_of(model: View) -> list[ServerModel]:
@@ -304,13 +296,13 @@ def triton_word(model_id: str, rows: Sequence[ServerModel]) -> str:
 def _summary(view: View) -> str:
     models = view["models"]
     total = _count(len(models), "model")
-    if view["journal"]["problem"] is not None:
+    if view["journal"]["problem"]:
         return f"{total}; what the adapter believes is not known, so nothing was compared."
     states = Counter(model["adapter"]["state"] if model["adapter"] else "not known to the adapter" for model in models)
     parts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
     drifting = sum(bool(model["drift"]) for model in models)
     end = "all agree" if view["agrees"] else f"{drifting:,} disagree{'s' * (drifting == 1)}" if drifting else "none is known to disagree"
-    unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"] is not None]
+    unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"]]
     more = f", but {' and '.join(unasked)} could not be asked" if unasked else ""
     return f"{total}{f' ({parts})' if parts else ''}: {end}{more}."
 

@@ -8,19 +8,14 @@ from typing import Any
 
 SIZES = (("SIZE", ">6"), ("SOURCE", "<9"), ("PREDICTED", ">9"), ("MEASURED", ">8"), ("SINCE", ">6"), ("STATE", "<9"))
 BAR_WIDTH = 20
+Row = tuple[str, Sequence[str], str]
+"""A mark, the cells, and the id, which comes last and is never cut."""
 
 
-def table(columns: Iterable[tuple[str, str]], rows: Iterable[tuple[str, Sequence[str], str]]) -> Iterator[str]:
-    """
-    Lines of a table.
-
-    Args:
-        columns: title, and alignment and width as in a format.
-        rows: a mark, the cells, and the id, which comes last and is never cut.
-    """
+def table(columns: Iterable[tuple[str, str]], rows: Iterable[Row]) -> Iterator[str]:
+    """Lines of a table; of each column the title, and alignment and width as in a format."""
     form = "  ".join(f"{{:{size}}}" for _, size in columns)
-    yield f"  {form.format(*(title for title, _ in columns))}  MODEL"
-    for mark, cells, name in rows:
+    for mark, cells, name in ((" ", [title for title, _ in columns], "MODEL"), *rows):
         yield f"{mark} {form.format(*cells)}  {shown(name)}"
 
 
@@ -60,13 +55,8 @@ def sizes(view: Mapping[str, Any]) -> str:
         size, predicted, measured = (short(amount) if amount else "-" for amount in amounts)
         cells = (size, known.get("source", "-"), predicted, measured, age(view["time"] - record["since"]), record["state"])
         rows.append((" ", cells, name))
-    return "\n".join([_bar(view["memory"]), "", *table(SIZES, rows)]) + "\n"
-
-
-def _bar(memory: Mapping[str, Any]) -> str:
-    """The sum of what ModelMesh was told, against the capacity; and what Triton takes in truth."""
-    models, capacity, used, limit = (memory[name] for name in ("told_bytes", "capacity_bytes", "used_bytes", "limit_bytes"))
-    words = f"{short(models)} of models" + (f" of {short(capacity)} capacity" if capacity else "")
+    told, capacity, used, limit = view["memory"].values()
+    bar = f"[{'#' * min(BAR_WIDTH, round(BAR_WIDTH * told / capacity)):.<{BAR_WIDTH}}] " if capacity else ""
+    words = f"{short(told)} of models" + (f" of {short(capacity)} capacity" if capacity else "")
     truth = "sizes are estimates" if used is None else f"Triton takes {short(used)}" + (f" of {short(limit)}" if limit else "")
-    bar = f"[{'#' * min(BAR_WIDTH, round(BAR_WIDTH * models / capacity)):.<{BAR_WIDTH}}] " if capacity else ""
-    return f"{bar}{words}; {truth}"
+    return "\n".join([f"{bar}{words}; {truth}", "", *table(SIZES, rows)]) + "\n"

@@ -8,7 +8,6 @@ deleted before anything is refused, also in the middle of a write. Asked from an
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,25 +19,22 @@ from typing import TypeVar
 from adapter.errors import DiskFull
 from adapter.telemetry.metrics import VOLUME_BUDGET_BYTES, VOLUME_BYTES
 from adapter.units import show_bytes
-from adapter.volume.trash import Trash
+from adapter.volume.volume import FULL
 
 T = TypeVar("T")
 SPARE_PART = 5
 """This part of the file system stays free of idle artifacts, where no budget was set."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a file system says that has no bytes or inodes left, or whose quota is used up."""
 
 
 class Space:
     """The budget of the volume."""
 
-    def __init__(self, folder: Path, max_bytes: int, *, refuses: bool, trash: Trash | None = None) -> None:
+    def __init__(self, folder: Path, max_bytes: int, *, refuses: bool) -> None:
         """
         Args:
             folder: on the volume.
             max_bytes: that may be held in all; 0 keeps nothing idle, and bounds nothing.
             refuses: whether what cannot fit is refused, or only makes idle artifacts go.
-            trash: where files go to be deleted.
         """
         self.max_bytes = max_bytes
         self.refuses = refuses
@@ -48,7 +44,7 @@ class Space:
         self._reservations: set[Reservation] = set()
         self._counters: dict[str, list[Callable[[], int]]] = {
             "staging": [lambda: sum(reserved.size_bytes for reserved in self._reservations.copy())],
-            "placed": [], "idle": [], "trash": [trash.size_bytes] if trash else [],
+            "placed": [], "idle": [], "trash": [],
         }  # fmt: skip
         """Of bytes, by kind. Staging is what is reserved: written, or about to be."""
         self.deciding = threading.Lock()
@@ -175,9 +171,10 @@ class Reservation:
                         raise
 
     def write(self, file: int, content: bytes | memoryview, offset: int) -> None:
-        """Write all of it at this place of an open file, as `insist`. Raises OSError."""
+        """Write all of it at this place of an open file, as `insist` and `wrote`. Raises OSError."""
         view = memoryview(content)
         while view:
             written = self.insist(partial(os.pwrite, file, view, offset))
+            self.wrote(written)
             offset += written
             view = view[written:]

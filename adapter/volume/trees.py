@@ -85,16 +85,20 @@ def files_below(path: Path | str, check: Callable[[], object] = lambda: None) ->
 
 
 def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:
+    """The content of a small file, as `open_below`. Raises OSError, also when it is larger."""
+    return read_whole(open_below(folder, path), most_bytes)
+
+
+def open_below(folder: Path | str, path: str) -> int:
     """
-    The content of a small regular file, reached without following a link.
+    A regular file, reached without following a link.
 
     Args:
         folder: it may be reached through links, but be none itself.
         path: of the file, relative to it.
-        most_bytes: a longer file is not read.
 
     Raises:
-        OSError: it is not there, too long, or no regular file, or a link is in the way.
+        OSError: it is not there, or no regular file, or a link is in the way.
     """
     with ExitStack() as stack:
         held = None
@@ -102,7 +106,7 @@ def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:
         for name in (folder, *names):
             held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
             stack.callback(os.close, held)
-        return read_whole(opened(last, os.O_RDONLY | os.O_NOFOLLOW, held), most_bytes)
+        return opened(last, os.O_RDONLY | os.O_NOFOLLOW, held)
 
 
 def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
@@ -148,20 +152,21 @@ class Ends:
     size_bytes: int
 
 
-def read_ends(path: Path, check: Callable[[], object]) -> Ends:
+def read_ends(path: Path, check: Callable[[], object], opener: Callable[[str, int], int] = opened) -> Ends:
     """
     Read the ends of a file, in bounded memory.
 
     Args:
-        path: a regular file, links followed.
+        path: a regular file.
         check: called before each read; may raise to end the work.
+        opener: of Python's `open`. Without one, links are followed.
 
     Raises:
         InvalidModel: it is not a regular file.
         VolumeFailed: it cannot be read.
     """
     try:
-        with open(path, "rb", opener=opened) as file:
+        with open(path, "rb", opener=opener) as file:
             size_bytes = os.fstat(file.fileno()).st_size
             check()
             head = file.read(HEAD_BYTES)

@@ -46,7 +46,7 @@ def made_store(job: Job) -> Store:
     })  # fmt: skip
     volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
     volume.claim()
-    space = Space(volume.cache_dir, 0, refuses=False, trash=volume.trash)
+    space = Space(volume.cache_dir, 0, refuses=False)
     return Store(settings=settings.pull, root=folder / "models", volume=volume, space=space)
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import Artifact, Layout, Listing, ModelSpec, Overrides, Placed, Rows, ServerModel, SourceFile, Survey, by_owner, owner_of
-from adapter.ports import Ports, Wanted, nothing
-from adapter.records import Crashes, Digests, Needed, Record, Sized
+from adapter.ports import Ports, Wanted
+from adapter.records import Crashes, Digests, Entry, Needed, Record, Sized
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 from tests.fakes.memory import UntoldMemory
@@ -283,7 +283,7 @@ class FakeStore(_Port):
             await self.visit("open", spec.model_id)
         return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted) -> Survey:
         await self.visit("survey", spec.model_id)
         if spec.path in self.world.surveys:
             return self.world.surveys[spec.path]
@@ -456,36 +456,24 @@ class FakeJournal(_Port):
 
     digests: Digests = field(default_factory=lambda: Digests(b"salt"))
 
-    @property
-    def records(self) -> dict[str, Record]:
-        return self.world.records
-
-    @property
-    def crashes(self) -> dict[str, Crashes]:
-        return self.world.crashes
-
-    @property
-    def sizes(self) -> dict[str, Sized]:
-        return self.world.sizes
-
-    @property
-    def needed(self) -> dict[str, Needed]:
-        return self.world.needed
+    def __post_init__(self) -> None:
+        world = self.world
+        self.records, self.crashes, self.sizes, self.needed = world.records, world.crashes, world.sizes, world.needed
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def note(self, entry: Record | Crashes | Sized | Needed) -> None:
+    def note(self, entry: Entry) -> None:
         table, key = self._place(entry)
         if self.process.is_alive:
             table[key] = entry
 
-    def forget(self, entry: Record | Crashes | Sized | Needed) -> None:
+    def forget(self, entry: Entry) -> None:
         table, key = self._place(entry)
         if self.process.is_alive:
             table.pop(key, None)
 
-    def _place(self, entry: Record | Crashes | Sized | Needed) -> tuple[dict[str, Any], str]:
+    def _place(self, entry: Entry) -> tuple[dict[str, Any], str]:
         if isinstance(entry, Record):
             return self.world.records, entry.model_id
         if isinstance(entry, Sized):

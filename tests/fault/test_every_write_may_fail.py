@@ -26,7 +26,7 @@ import pytest
 from adapter import journal as journal_module
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.errors import StartError
-from adapter.volume import trash as trash_module
+from adapter.volume import volume as volume_module
 from adapter.volume.trees import own_bytes
 from adapter.wiring import Adapter
 from tests.builders import load_request, tar_of
@@ -172,7 +172,7 @@ async def rig(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.Mo
     for module, name in (
         (journal_module, "FIRST_PAUSE_SECONDS"),
         (journal_module, "LONGEST_PAUSE_SECONDS"),
-        (trash_module, "RETRY_SECONDS"),
+        (volume_module, "RETRY_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.01)
     root = tmp_path / "volume"

@@ -12,7 +12,7 @@ from hypothesis import event
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from tests.fuzz.fuzzing import fuzzed, mutated
 
 ANSWER_SECONDS = 20
@@ -39,7 +39,7 @@ requests = (
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock=lambda: 0.0), readiness=lambda: "no \ud800\n reason", notice=lambda: None)
+    server = TelemetryServer(port=0, readiness=lambda: "no \ud800\n reason", clock=lambda: 0.0)
     yield server.port
     server.close()
 

@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from adapter.triton.server import Health
 from tests.fakes.hell import answering
 from tests.fakes.raw_server import Hell
@@ -61,9 +61,9 @@ class Kubelet:
 
 
 @contextmanager
-def adapter(health: Health, heartbeat: Heartbeat | None = None) -> Iterator[int]:
+def adapter(health: Health, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
     """The adapter's own HTTP server."""
-    server = TelemetryServer(port=0, heartbeat=heartbeat or Heartbeat(), readiness=lambda: None, triton=lambda: health)
+    server = TelemetryServer(port=0, readiness=lambda: None, triton=lambda: health, clock=clock)
     with closing(server):
         yield server.port
 
@@ -112,7 +112,7 @@ def test_an_adapter_that_says_nothing_of_triton_kills_no_triton(probe: dict[str,
             port = stack.enter_context(hung())
         elif adapter_is == "stuck":
             stopped = iter([0.0, *[60.0] * 10])
-            port = stack.enter_context(adapter(SICK, Heartbeat(lambda: next(stopped))))
+            port = stack.enter_context(adapter(SICK, lambda: next(stopped)))
         else:
             port = stack.enter_context(web_server({"404": 404, "500": 500}.get(adapter_is, 502)))
         triton = stack.enter_context(web_server(200))

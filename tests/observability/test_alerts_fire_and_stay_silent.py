@@ -83,4 +83,4 @@ def test_every_reason_of_a_failed_load_raises_an_alert() -> None:
         for reason in selector.values["reason"]
     }
 
-    assert watched == set(codec.reasons()) - NO_FAULT
+    assert watched == set(codec.REASONS) - NO_FAULT

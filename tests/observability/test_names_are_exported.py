@@ -22,7 +22,7 @@ PROMETHEUS: dict[str, frozenset[str]] = {"up": frozenset()}
 VALUES = {
     "method": {method.name for method in model_runtime_pb2.DESCRIPTOR.services_by_name["ModelRuntime"].methods},
     "code": {code.name for code in StatusCode},
-    "reason": set(codec.reasons()),
+    "reason": set(codec.REASONS),
     "state": {state.value for state in State},
     "outcome": {"restored", "refused", "crashed", "ended"},
     "kind": {

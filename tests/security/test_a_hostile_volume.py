@@ -26,10 +26,11 @@ from adapter.storage.cache import artifacts
 from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.cache.record import Unusable
-from adapter.storage.pull.staged import open_file
+from adapter.storage.pull.archives import unpack
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
-from adapter.volume.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume, open_file
 from adapter.workers import Stop
 from tests.builders import a_spec, zip_of
 from tests.fakes.background_triton import BackgroundTriton
@@ -69,7 +70,7 @@ async def test_a_purge_does_not_follow_the_repository_to_another_mount(volume: V
     await repository.remove("theirs")
     repository.close()
     assert folder_content(claim) == before
-    assert volume.trash.size_bytes() == 0, "what is not ours is not counted either"
+    assert volume.left_bytes() == 0, "what is not ours is not counted either"
 
 
 @pytest.mark.parametrize("name", ["staging", "artifacts", "trash"])
@@ -84,7 +85,8 @@ def test_nothing_is_deleted_behind_a_folder_that_is_swapped_just_then(
     if name != "trash":
         volume.discard(folder / "theirs")
         volume.discard(folder / "file")
-    volume.trash.clear()
+    for entry in list(volume.trash_dir.iterdir()):
+        volume.discard(entry)
     assert folder_content(claim) == before
 
 
@@ -94,7 +96,8 @@ def test_nothing_is_deleted_behind_the_adapters_own_folder(volume: Volume, claim
     before = folder_content(claim)
     swap(volume.cache_dir, claim)
     volume.discard(volume.staging_dir / "x")
-    volume.trash.clear()
+    for entry in list(volume.trash_dir.iterdir()):
+        volume.discard(entry)
     assert folder_content(claim) == before
 
 
@@ -199,6 +202,29 @@ async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
         assert await again.read(config) == b"x" * len(SECRET)
 
 
+@pytest.mark.parametrize("swapped", SWAPS)
+async def test_what_a_front_reads_is_not_read_through_what_came_in_its_place(
+    rig: StoreRig, tmp_path: Path, swapped: Callable[[Path, Path], None]
+) -> None:
+    """Both ends of files are read between the pull and the placing; a front's files are placed as they were read."""
+    secret = tmp_path / "secret/key"
+    secret.parent.mkdir()
+    secret.write_bytes(SECRET)
+    rig.bucket.put("m/conf/chat_template.jinja", b"x")
+    model = await opened(rig.store, a_spec("m"), 60)
+    artifact = await model.fetch(model.listing.files)
+    file = artifact.root / "conf/chat_template.jinja"
+    file.unlink()
+    swapped(file, secret)
+    try:
+        async with asyncio.timeout(20):
+            (ends,) = (await model.ends(artifact, model.listing.files)).values()
+    except AdapterError as error:
+        assert "of the pod" not in str(error)
+    else:
+        assert swapped is a_long_file and not ends.head.strip(b"\0")
+
+
 @pytest.mark.parametrize("to", ["secret", "nowhere", "pipe"])
 async def test_what_is_placed_is_a_plain_file_and_no_other_files_mode_is_changed(volume: Volume, tmp_path: Path, to: str) -> None:
     """An artifact's file was swapped after the look: a link would have given everybody leave to read what it leads to."""
@@ -226,6 +252,13 @@ def test_a_part_is_not_written_into_a_pipe(tmp_path: Path) -> None:
         open_file(tmp_path / "part", is_new=False)
 
 
+def test_an_archive_that_turns_into_a_pipe_is_not_waited_for(tmp_path: Path, volume: Volume) -> None:
+    """In a thread that cannot be woken."""
+    os.mkfifo(tmp_path / "m.tar")
+    with Space(volume.cache_dir, 0, refuses=False).reservation() as reserved, pytest.raises(OSError, match="not a regular file"):
+        unpack(tmp_path / "m.tar", name="m.tar", target=tmp_path, reserved=reserved, max_bytes=1, stop=Stop())
+
+
 DIGEST = "ab" * 32
 HUGE = "9" * 400
 """A whole number that no float can hold."""
@@ -248,7 +281,7 @@ def hostile_lines() -> Iterator[str]:
 def hostile_records(artifacts: Path) -> None:
     """Folders of artifacts, each spoiled in another way."""
     meta = {
-        "format": records.FORMAT, "boot_id": boot_id(), "key": DIGEST, "origin": DIGEST, "archive": None,
+        "format": records.FORMAT, "boot_id": boot_id(), "key": DIGEST, "origin": DIGEST,
         "listing": {
             "origin": "m", "name": "m", "is_single_file": False, "schema": None, "files": [{"path": "a", "size_bytes": 1, "etag": "e"}],
         },

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceUnavailable
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.storage.mounted import local
-from adapter.storage.mounted.bounds import Bounds
+from adapter.storage.mounted.local import Bounds
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.secret import fields
 from adapter.storage.secret.config import StorageConfigs
@@ -125,6 +125,47 @@ async def test_a_file_of_a_claim_is_read_as_it_was_listed(becomes: str, tmp_path
             assert len(await model.read(listing.files[0])) == 2, "one byte more than was listed is enough to know"
     finally:
         reads.close()
+
+
+async def test_a_link_of_a_claim_that_turns_while_it_is_read_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads to a file of the claim at each look, and to a secret in between: what was opened counts."""
+    (tmp_path / "secret").write_bytes(b"secret")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "inside").write_bytes(b"inside")
+    link = folder / "config.pbtxt"
+    link.symlink_to("inside")
+
+    def turned(path: str, flags: int) -> int:
+        link.unlink()
+        link.symlink_to(tmp_path / "secret")
+        file = os.open(path, flags)
+        link.unlink()
+        link.symlink_to("inside")
+        return file
+
+    listing = local.list_folder(folder)
+    reads = VolumeReads("own", "the model volume")
+    model = local.LocalModel(listing, local.Place(Bounds(folder), folder, None, "model", "model"), reads, Waits(time.monotonic))
+    monkeypatch.setattr(local, "opened", turned)
+    try:
+        with pytest.raises(SourceChanged):
+            await model.read(listing.files[0])
+        with pytest.raises(SourceChanged):
+            await model.ends(await model.fetch(listing.files), listing.files)
+    finally:
+        reads.close()
+
+
+def test_names_of_a_claim_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of long paths, 100,000 would take 400 MiB."""
+    monkeypatch.setattr("adapter.paths.MAX_PATHS_MIB", 1)
+    folder = tmp_path.joinpath(*(["d" * 200] * 4))
+    folder.mkdir(parents=True)
+    for number in range(1500):
+        (folder / f"{number}").touch()
+    with pytest.raises(InvalidModel, match="has paths of more than 1 MiB, all of them together"):
+        local.list_folder(tmp_path)
 
 
 def test_a_hostile_certificate_costs_one_look_at_each_byte() -> None:

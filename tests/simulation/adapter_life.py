@@ -14,7 +14,6 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
 from adapter.ports import Ports
 from adapter.settings.capacity import CapacitySettings
-from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.triton.loads import Limits
 from adapter.triton.repository import Repository
@@ -66,7 +65,8 @@ class Adapter:
 def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients: Clients) -> Adapter:
     """Everything but the volume, which comes first; as `adapter.wiring.build`. Blocks."""
     journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
-    space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses, trash=volume.trash)
+    space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses)
+    space.counted_by("trash", volume.left_bytes)
     store = Store(
         settings=pull_settings(setup.root, threads=16, unpack_max_bytes=1 << 30),
         root=setup.root / "models",
@@ -74,7 +74,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         space=space,
         digests=journal.digests,
         clients=clients,
-        sizes=PartSizes(PART_BYTES, PART_BYTES),
+        part_bytes=PART_BYTES,
         jitter=setup.decide.random,
     )
     repository = Repository(volume, space)

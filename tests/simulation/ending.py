@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from adapter.lifecycle.reconciler import RECONCILER, Step
+from adapter.lifecycle.reconciler import RECONCILER
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASK
@@ -18,7 +18,7 @@ from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
 from tests.simulation.world import Call, World
 
-BACKGROUND = (RECONCILER, Step.LOOK.name, ROOT_TASK)
+BACKGROUND = (RECONCILER, "LOOK", ROOT_TASK)
 
 
 class Ending:
@@ -131,7 +131,7 @@ class Ending:
         loads = adapter.server._loads
         is_kept = adapter.life in self._world.halved or self._world.files.failed_deletes  # until the next purge or start
         foreign = ("foreign", PROBE) if is_kept else "foreign"
-        kept = adapter.volume.trash._left  # what the disk has refused to delete is tried again
+        kept = adapter.volume._left  # what the disk has refused to delete is tried again
         left: dict[str, object] = {
             "loads": [*loads._loads],
             "slots": loads._limits.slots - loads._slots._value,

@@ -157,8 +157,8 @@ def _too_many_restores() -> Any:
     """All lost models are restored at once."""
     begin = Reconciler.__init__
 
-    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int, version: str) -> None:
-        begin(self, registry, ports, worker, looks, 100, version)
+    def made(self: Reconciler, registry: Registry, ports: Ports, worker: Worker, looks: Looks, _at_once: int) -> None:
+        begin(self, registry, ports, worker, looks, 100)
 
     return mock.patch.object(Reconciler, "__init__", made)
 
@@ -215,7 +215,7 @@ def _versions_not_compared() -> Any:
     key = Identity.__dict__["key"].func
 
     def blind(self: Identity) -> str:
-        objects = {path: replace(stored, etag="", size_bytes=0) for path, stored in self.objects.items()}
+        objects = {path: replace(stored, etag="e", size_bytes=0) for path, stored in self.objects.items()}
         return str(key(Identity(self.origin, objects)))
 
     return mock.patch.object(Identity, "key", property(blind))
@@ -279,12 +279,12 @@ def _going_not_booked() -> Any:
     """Only what is loaded, or being loaded, counts for the memory."""
     check = Facts._check
 
-    def fewer(self: Facts, model: Any, size_bytes: int, what: str, *, is_booked: bool) -> None:
+    def fewer(self: Facts, model: Any, size_bytes: int, what: str) -> None:
         going = [(other, other.size_bytes) for other in self._registry if other.state in (State.UNLOADING, State.FAILED, State.LOST)]
         for other, _ in going:
             other.size_bytes = 0
         try:
-            check(self, model, size_bytes, what, is_booked=is_booked)
+            check(self, model, size_bytes, what)
         finally:
             for other, size in going:
                 other.size_bytes = size
@@ -295,8 +295,8 @@ def _going_not_booked() -> Any:
 def _booked_late() -> Any:
     """A load that waits for its files is not in the book yet."""
 
-    def unbooked(self: Facts, model: Any, spec: Any, file_bytes: int, content: Any) -> None:
-        self._check(model, spec.size_hint_bytes or 0, "", is_booked=spec.named is not None)
+    def unbooked(self: Facts, model: Any, spec: Any, file_bytes: int, content: Any, gpus: int) -> None:
+        self._check(model, spec.size_hint_bytes or 0, "")
 
     return mock.patch.object(Facts, "admit", unbooked)
 

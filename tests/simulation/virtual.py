@@ -9,7 +9,7 @@ from unittest import mock
 from tests.simulation import fibers, threads
 
 PATCHED = ("adapter.workers",)
-TIMED = ("adapter.volume.boot", "adapter.volume.trash")
+TIMED = ("adapter.volume.boot", "adapter.volume.volume")
 
 
 @contextlib.contextmanager

@@ -113,14 +113,6 @@ def test_no_control_character_reaches_a_terminal() -> None:
     assert json.loads(as_json(views[0], drift_only=False))["models"][0]["id"] == HOSTILE
 
 
-def test_no_credential_of_a_reason_is_shown() -> None:
-    secret = "https://user:hunter22@host/x?sig=abcdef"
-    model = a_model("m", drift="not_serving", triton=[a_row("m", "UNAVAILABLE", f"cannot read {secret}")])
-    found = text(a_view(model, folder_problem=f"it cannot be read: {secret}"), drift_only=False)
-
-    assert "hunter22" not in found and "abcdef" not in found
-
-
 def test_json_is_the_same_with_moments_in_iso() -> None:
     model = a_model("a", drift="not_serving", adapter={**a_record(), "confirmed": ago(60)})
     view = a_view(model, a_model("b"), crashes=[a_crash("a")])

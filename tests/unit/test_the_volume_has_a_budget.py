@@ -106,7 +106,8 @@ def test_leftovers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """What could not be deleted takes space until it can."""
     volume = Volume(tmp_path / "r", tmp_path / "c")
     volume.claim()
-    space = Space(volume.cache_dir, 100, refuses=True, trash=volume.trash)
+    space = Space(volume.cache_dir, 100, refuses=True)
+    space.counted_by("trash", volume.left_bytes)
     artifact = volume.artifacts_dir / "old"
     artifact.mkdir()
     (artifact / "file").write_bytes(bytes(80))

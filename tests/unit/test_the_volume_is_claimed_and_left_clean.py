@@ -25,6 +25,38 @@ def leftovers():
     return REGISTRY.get_sample_value("triton_adapter_leftover_paths")
 
 
+def test_a_process_that_was_killed_in_its_claim_leaves_nothing_in_the_folder_of_triton(volume, monkeypatch):
+    """The file of the check goes with the next claim: where others place models too, nothing else takes it out."""
+
+    def killed(path, **_more):
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", killed)
+        volume.claim()
+    assert len(list(volume.repository_dir.iterdir())) == 1
+    volume.close()
+    volume.claim()
+    assert list(volume.repository_dir.iterdir()) == []
+
+
+def test_what_a_failed_disk_does_not_show_is_not_taken_for_absent(volume, monkeypatch):
+    """Its caller would say that the model is gone."""
+    volume.claim()
+    placed = volume.repository_dir / "m"
+    placed.mkdir()
+
+    def failing(path, *_args, **_more):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", failing)
+        patch.setattr(os, "rename", failing)
+        failure = volume.discard(placed)
+    assert isinstance(failure, OSError) and failure.errno == errno.EIO
+
+
 def test_a_claim_removes_what_an_earlier_process_left(volume):
     """Staging and trash of yesterday, links not followed; files that are placed live on, and artifacts are their reader's."""
     volume.claim()
@@ -130,7 +162,7 @@ def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
 @pytest.fixture
 def broken(volume, monkeypatch):
     """An artifact that had to leave while the disk was read-only, of a disk that is mended."""
-    monkeypatch.setattr("adapter.volume.trash.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("adapter.volume.volume.RETRY_SECONDS", 0.0)
     volume.claim()
     path = volume.artifacts_dir / "m"
     (path / "1").mkdir(parents=True)
@@ -139,7 +171,7 @@ def broken(volume, monkeypatch):
         patch.setattr(Path, "rename", _failing(errno.EROFS))
         volume.discard(path)
     assert (path / "1" / "f").read_bytes() == b"old"
-    assert volume.trash.size_bytes() == 3
+    assert volume.left_bytes() == 3
     return path
 
 
@@ -149,4 +181,4 @@ def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
 
     assert not broken.exists()
     assert list(volume.trash_dir.iterdir()) == []
-    assert volume.trash.size_bytes() == 0
+    assert volume.left_bytes() == 0

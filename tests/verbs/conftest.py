@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from tests.fakes.logging_state import untouched_logging
 from tests.fakes.triton import FakeTriton
 from tests.real.ports import free_ports
@@ -35,7 +35,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path, readiness: list[
     (port,) = free_ports(1)
     with ExitStack() as stack:
         if request.param == "alive":
-            server = TelemetryServer(port=port, heartbeat=Heartbeat(), readiness=lambda: "; ".join(readiness) or None)
+            server = TelemetryServer(port=port, readiness=lambda: "; ".join(readiness) or None)
             stack.enter_context(closing(server))
         async with FakeTriton(tmp_path / "_triton_models") as triton:
             yield Place(tmp_path, triton, port)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adapter.errors import AdapterError
 from adapter.inference import DATATYPES
 from adapter.stubs import service_pb2
 from adapter.verbs import load
 from tests.benchmark.ours import storage_config
 from tests.benchmark.rig import BenchServer, Network
+from tests.fakes import hell
+from tests.fakes.hell import Hell
 from tests.real import parts
 from tests.real.children import TOP, Child, bare_environment
 from tests.real.install import install
@@ -111,16 +115,42 @@ def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
         assert b"triton_adapter_load_bytes{" not in answer.read()
 
 
+class Looks(threading.Event):
+    """A call that ends after this number of looks."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
 def test_a_terminal_has_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listing, bytes of bytes, Triton's load, the size; elsewhere a line for each step."""
+    """Listing, bytes of bytes, Triton's load; elsewhere a line for each step. The line is empty at the end, also for what failed."""
     bars = ["", "#.. 1.0 of 3.0 MiB", "#.. 1.5 of 3.0 MiB", "##. 2.0 of 3.0 MiB", "", ""]
     for is_terminal, between in ((True, "\r\033[K"), (False, "\n")):
         monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal)
         given = iter(bars)
-        monkeypatch.setattr(load, "_bar", lambda _, given=given: next(given, ""))
-        shown = "".join(load._progress("m", iter([*[None] * len(bars), 8193])))
+        monkeypatch.setattr(load, "_bar", lambda _, given=given: next(given))
+        shown = "".join(load._progress("m", Looks(len(bars))))
         words = ["listing", *bars[1:4], "Triton loads it", "Triton loads it"] if is_terminal else [*bars[1:4:2], "Triton loads it"]
-        assert [part for part in shown.split(between) if part] == [*words, "m: loaded, 8,193 bytes" + "\n" * is_terminal]
+        assert [part for part in shown.split(between) if part] == words
+        assert shown.endswith(between)
+
+
+@pytest.mark.parametrize("columns", [20, 40, 200])
+def test_the_line_fits_a_narrow_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is broken in two cannot be replaced."""
+    rows = [f'triton_adapter_load_bytes{{model_id="m",kind="{kind}"}} {mib << 20}\n' for kind, mib in (("done", 500), ("expected", 1000))]
+    with Hell(hell.answering(200, body="".join(rows).encode())) as adapter:
+        monkeypatch.setenv("METRICS_PORT", str(adapter.port))
+        monkeypatch.setenv("COLUMNS", str(columns))
+        line = load._bar("m")
+
+    assert re.fullmatch(r"#*\.+ 500\.0 of 1,000\.0 MiB", line)
+    assert len(line) < max(columns, 25) and line.count("#") <= 15
 
 
 def test_beside_modelmesh_it_is_refused(pod: Pod) -> None:
@@ -166,12 +196,12 @@ def test_other_types() -> None:
 
 @pytest.mark.parametrize(("value", "datatype"), [("z", "FP32"), ("1.5", "INT32"), ("300", "UINT8"), ("-1", "UINT64"), ("1e9", "FP16")])
 def test_what_is_no_such_number_is_named(value: str, datatype: str) -> None:
-    with pytest.raises(load.NotDoneError, match=f"^x: '{value}' is no {datatype}$"):
+    with pytest.raises(AdapterError, match=f"^x: '{value}' is no {datatype}$"):
         load.shape_and_data(Info(name="x", datatype=datatype, shape=[-1]), [value])
 
 
 def test_elements_must_fill_the_shape() -> None:
-    with pytest.raises(load.NotDoneError, match=r"^x has the shape \[2, -1\], which 3 values do not fill$"):
+    with pytest.raises(AdapterError, match=r"^x has the shape \[2, -1\], which 3 values do not fill$"):
         load.shape_and_data(Info(name="x", datatype="INT8", shape=[2, -1]), ["1", "2", "3"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapter import cli
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from tests.fakes import hell
 from tests.fakes.hell import Hell
 
@@ -78,7 +78,7 @@ def test_every_address_has_a_line_and_one_bad_pod_decides(names: dict[str, Any])
 @pytest.mark.parametrize(("ready", "path", "word"), [(True, "/readyz", "ready"), (False, "/healthz", "alive")])
 def test_both_questions_go_to_the_adapters_own_server(ready: bool, path: str, word: str, names: dict[str, Any]) -> None:
     """The words that a pod is known by are the ones that the adapter says; IPv6 has its brackets."""
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: None, notice=lambda: None)
+    server = TelemetryServer(port=0, readiness=lambda: None, notice=lambda: None)
     written = ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]
     names[NAME] = [address.strip("[]") for address in written]
     try:
@@ -131,6 +131,22 @@ def test_a_pod_that_says_nothing_keeps_no_other_one(names: dict[str, Any]) -> No
 
     assert not are_well
     assert lines == [f"127.0.0.2:{port}: no answer: timed out", f"127.0.0.3:{port}: 200 ready"]
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\n\r\nready", b"HTTP/1.1 200 OK\r\nX: y"])
+def test_a_pod_whose_answer_never_ends_is_given_up_on(begin: bytes, names: dict[str, Any]) -> None:
+    """A letter now and then is no sign of life: the time is for all of the answer."""
+    names[NAME] = [FREE_BESIDE[0]]
+    with Hell(hell.forever(begin, b"x", 0.05), host=FREE_BESIDE[0]) as pod:
+        assert ask(pod.port, timeout_seconds=0.5) == (False, [f"127.0.0.2:{pod.port}: no answer: timed out"])
+
+
+def test_a_body_without_end_takes_bounded_memory(names: dict[str, Any]) -> None:
+    names[NAME] = [FREE_BESIDE[0]]
+    with Hell(hell.endless_body(), host=FREE_BESIDE[0]) as pod:
+        are_well, (line,) = ask(pod.port)
+
+    assert (are_well, line.partition(" ")[2]) == (False, "200 ")
 
 
 @pytest.mark.parametrize("spoil", [hell.forever(b"SSH-2.0-x\r\n", b"x"), lambda peer: peer.hang_up()])

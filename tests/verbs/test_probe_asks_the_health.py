@@ -15,7 +15,7 @@ import pytest
 from adapter import cli
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from adapter.units import Endpoint, parse_endpoint
 from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
@@ -82,7 +82,7 @@ def test_without_an_interface_for_modelmesh_it_is_asked_over_http(
     """No proxy of the environment is asked."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("ADAPTER_PORT", "0")
-    with closing(TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: problem)) as server:
+    with closing(TelemetryServer(port=0, readiness=lambda: problem)) as server:
         monkeypatch.setenv("METRICS_PORT", str(server.port))
         assert cli.main(["probe"]) == 0
         assert cli.main(["probe", "--ready"]) == (problem is not None)
@@ -117,9 +117,19 @@ async def test_other_server_is_not_taken_for_an_adapter() -> None:
     assert line.startswith(f"no answer from 127.0.0.1:{port}: unimplemented")
 
 
-@pytest.mark.parametrize("module", ["boto3", "structlog", "google.protobuf", "prometheus_client", "tritonclient", "adapter.spi.servicer"])
+async def test_what_another_server_says_cannot_spoil_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reason in one line, without control characters."""
+    monkeypatch.setattr("adapter.spi.listen.shown", lambda text: text)
+    async with running(["no\x1b[2J\nready\x9b31m"]) as endpoint:
+        assert await ask(endpoint, ready=True) == (False, "not ready: no [2J ready 31m")
+
+
+UNNEEDED = ("boto3", "structlog", "google.protobuf", "prometheus_client", "tritonclient", "http.client", "adapter.spi")
+
+
+@pytest.mark.parametrize("module", UNNEEDED)
 def test_probe_does_not_import_what_it_does_not_need(module: str) -> None:
     """It starts every few seconds."""
-    code = f"import sys, adapter.cli, adapter.spi.probe; sys.exit({module!r} in sys.modules)"
+    code = f"import sys; from adapter import cli; cli.main(['probe', '--timeout', '0.01']); sys.exit({module!r} in sys.modules)"
 
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, stdout=subprocess.DEVNULL).returncode == 0

@@ -19,7 +19,7 @@ from adapter.errors import ModelRefused
 from adapter.model import ModelSpec
 from adapter.settings.process import TelemetrySettings
 from adapter.telemetry import logs
-from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.telemetry.http import TelemetryServer
 from adapter.telemetry.redaction import remember
 from tests.unit.journal.journals import a_record
 from tests.unit.spi.serving import ScriptedLifecycle, serving
@@ -85,7 +85,7 @@ def test_a_log_line_has_none_in_any_field_at_any_depth_nor_in_a_traceback(text: 
 
 @BY_TEXT
 def test_probes_and_metrics_have_none(text: str) -> None:
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: None, notice=lambda: text)
+    server = TelemetryServer(port=0, readiness=lambda: None, notice=lambda: text)
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=10) as answer:
             assert is_clean(answer.read().decode())

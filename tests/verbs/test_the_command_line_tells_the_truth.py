@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import adapter
 from adapter import cli
 from adapter.settings import Settings, explained
+from tests.fakes.logging_state import untouched_logging
+from tests.real.children import TOP, bare_environment
 
 PROGRAM = "modelmesh-triton-adapter"
 
@@ -112,6 +115,45 @@ def test_a_reader_that_has_read_enough_is_no_trouble() -> None:
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
 
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_watch_ends_with_its_reader(tmp_path: Path) -> None:
+    """`models --watch 0.1 | head -1`: what has no reader does not go on."""
+    (tmp_path / "_triton_models").mkdir()
+    environ = {**os.environ, "ROOT_MODEL_DIR": str(tmp_path), "ADAPTER_PORT": "0", "METRICS_PORT": "0", "RUNTIME_ENDPOINT": "127.0.0.1:1"}
+    command = [sys.executable, "-m", "adapter", "models", "--watch", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as watch:
+        assert watch.stdout is not None and watch.stderr is not None
+        assert watch.stdout.readline().startswith(b"adapter  ")
+        watch.stdout.close()
+        try:
+            assert watch.wait(30) == 1
+        finally:
+            watch.kill()
+        assert watch.stderr.read() == b""
+
+
+@pytest.mark.parametrize(("words", "code"), [("models", 130), ("models --watch", 0), ("unload m --force", 130)])
+def test_ctrl_c_is_no_traceback(words: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was not shown did not agree."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("adapter.verbs.models.look", interrupted)
+    monkeypatch.setattr("adapter.verbs.load.run", interrupted)
+    with untouched_logging():
+        assert cli.main(words.split()) == code
+
+
+def test_the_end_does_not_need_a_reader_of_the_log() -> None:
+    code = "import sys; from adapter import app; sys.stdout.write('x'); sys.stdin.read(); app._leave(3)"
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=bare_environment() | {"PYTHONPATH": str(TOP)}) as ending:
+        assert ending.stdout is not None
+        ending.stdout.close()
+        assert ending.communicate()[1] == b""
+    assert ending.returncode == 3
 
 
 def test_letters_that_a_terminal_does_not_have_are_escaped() -> None:

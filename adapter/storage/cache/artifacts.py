@@ -21,10 +21,10 @@ from pathlib import Path
 
 import structlog
 
-from adapter.model import Listing
+from adapter.model import Artifact, Listing
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
-from adapter.storage.cache.record import SCHEMA, ArtifactRecord, Unusable
+from adapter.storage.cache.record import FILES, ArtifactRecord, Unusable
 from adapter.telemetry.metrics import CACHE_EVICTIONS
 from adapter.units import show_bytes
 from adapter.volume.boot import boot_seconds
@@ -57,6 +57,11 @@ class Entry:
     """Of every file, the record too. Artifacts share the files that they have in common."""
     confirmed: float = 0.0
     """When its owner has listed it last, in seconds since the boot; 0: the store has refused the owner since."""
+
+    @property
+    def artifact(self) -> Artifact:
+        """What callers of the cache have of it."""
+        return Artifact(root=self.folder / FILES, is_ours=True, key=self.key)
 
 
 class _Bytes:
@@ -260,8 +265,7 @@ class Artifacts:
         for entry in self.of_origin(origin)[:LOOKED_AT]:
             with suppress(Unusable):
                 record, _ = records.read(entry.folder)
-                of_objects = (file for file in record.files if record.archive is None or file.path == SCHEMA)
-                yield entry.folder, {(file.key, file.version, file.size_bytes): file.path for file in of_objects}
+                yield entry.folder, {(file.key, file.version, file.size_bytes): file.path for file in record.files}
 
     def _is_listed(self, entry: Entry) -> bool:
         return self._by_key.get(entry.key) is entry

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -35,38 +35,37 @@ from adapter.storage.cache.record import ARCHIVE, FILES, ArtifactRecord, Identit
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.boot import boot_seconds
 from adapter.volume.space import Reservation, Space
-from adapter.volume.trees import Ends, read_below, read_ends
-from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.volume.trees import Ends, open_below, read_below, read_ends
+from adapter.volume.volume import FILE_MODE, Volume, open_file
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What one load wants, and how it gets at the model's bytes, with credentials of its own."""
+class Source(Protocol):
+    """How one load gets at its model's bytes, with credentials of its own."""
 
-    identity: Identity
-    is_versioned: bool
-    """False: two of them cannot be told apart, so it is made for this load alone."""
     waits: Waits
-    contents: Mapping[StoredObject, bytes]
+    """What the load waits for."""
+    contents: dict[StoredObject, bytes]
     """What is in memory, and need not be read again."""
-    read: Callable[[StoredObject, int], Awaitable[bytes]]
-    """The first bytes of this object. Raises SourceError."""
-    fill: Callable[[Path, Mapping[str, StoredObject], Reservation, Waits], Awaitable[Listing]]
-    """
-    Bring what is missing (path below the staged directory → object; `archive`: unpacked into `files`), and return what
-    the model has. Raises SourceError, DiskFull, InvalidModel.
-    """
+
+    async def read_first(self, stored: StoredObject, length: int) -> bytes:
+        """The first bytes of this object. Raises SourceError."""
+
+    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
+        """
+        Bring what is missing (path below the staged directory → object; `archive`: unpacked into `files`), and return what
+        the model has. Raises SourceError, DiskFull, InvalidModel.
+        """
 
 
 @dataclass(eq=False)
 class _Pull:
     waits: Waits
     callers: int = 0
-    task: asyncio.Task[tuple[Entry, Listing]] = field(init=False)
+    task: asyncio.Task[tuple[Entry, ArtifactRecord]] = field(init=False)
     """Makes an artifact with a user for each caller that waits."""
 
 
@@ -100,29 +99,26 @@ class Cache:
             self._reading = asyncio.ensure_future(self._files.run(self._artifacts.read_all))
         await asyncio.shield(self._reading)
 
-    async def take(self, wanted: Wanted) -> tuple[Artifact, Listing]:
+    async def take(self, identity: Identity, source: Source) -> tuple[Artifact, ArtifactRecord]:
         """
-        The artifact, found or made by the first caller, with one more user; and what its model had then.
+        The artifact, found or made by the first caller, with one more user; and its record.
 
         Raises:
-            SourceError, DiskFull, InvalidModel: as `wanted`; the artifact may be there, but not for these credentials.
+            SourceError, DiskFull, InvalidModel: as `source`; the artifact may be there, but not for these credentials.
         """
-        async with self.heeding_refusals(wanted.identity.origin):
-            key = secrets.token_hex(8)
-            if wanted.is_versioned:
-                key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
+        async with self.heeding_refusals(identity.origin):
+            key = await self._files.run_large(lambda: identity.key, len(identity.objects))
             while (entry := self._artifacts.find(key)) is not None:
-                some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
-                if some is not None and not entry.confirmed and not any(wanted.contents.values()):
-                    await wanted.read(some, 1)
+                some = next((stored for stored in identity.objects.values() if stored.size_bytes), None)
+                if some is not None and not entry.confirmed and not any(source.contents.values()):
+                    await source.read_first(some, 1)
                 if (record := await self.held(entry, is_listed=True)) is not None:
-                    return _hit(entry, wanted), record.listing
-            return await self._pulled(key, wanted)
+                    return _hit(entry, identity), record
+            return await self._pulled(identity, source)
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
-        has_some = bool(self._artifacts.of_origin(origin))
-        return await self._files.run(lambda _: self._artifacts.content(origin, stored)) if has_some else None
+        return await self._files.run(lambda _: self._artifacts.content(origin, stored))
 
     def candidate(self, origin: str) -> Entry | None:
         """The artifact that was confirmed last: what may be given while its store is away. Asks no disk."""
@@ -151,12 +147,12 @@ class Cache:
         """One more user of an artifact of a model that is placed since an earlier process, or whose store is away."""
         await self.ready()
         entry = self._artifacts.find(key)
-        return None if entry is None or await self.held(entry) is None else artifact_of(entry)
+        return None if entry is None or await self.held(entry) is None else entry.artifact
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
         """Both ends of files of an artifact that is held. Raises as `read_ends`."""
         with waits.on("the model's files to be read on the volume"):
-            return await self._looks.run(lambda stop: {file: read_ends(artifact.root / file.path, stop.check) for file in files})
+            return await self._looks.run(lambda stop: {file: _ends_below(artifact.root, file.path, stop) for file in files})
 
     async def release(self, artifact: Artifact) -> None:
         """One user less. Completes even when cancelled."""
@@ -183,17 +179,18 @@ class Cache:
                 await self._let_go(entry.folder)
         return record
 
-    async def _pulled(self, key: str, wanted: Wanted) -> tuple[Artifact, Listing]:
+    async def _pulled(self, identity: Identity, source: Source) -> tuple[Artifact, ArtifactRecord]:
         """What the pull of the first caller makes."""
+        key = identity.key
         pull = self._pulls.get(key)
         is_own = pull is None
         if pull is None:
-            pull = self._pulls[key] = _Pull(wanted.waits.to_share())
-            pull.task = asyncio.create_task(self._make(key, pull, wanted), name=f"pull {key}")
+            pull = self._pulls[key] = _Pull(source.waits.to_share())
+            pull.task = asyncio.create_task(self._make(pull, identity, source), name=f"pull {key}")
         pull.callers += 1
         try:
-            with wanted.waits.sharing(pull.waits):
-                entry, listing = await asyncio.shield(pull.task)
+            with source.waits.sharing(pull.waits):
+                entry, record = await asyncio.shield(pull.task)
         except AdapterError as error:
             raise copy.copy(error) from error  # each caller has a traceback of its own
         except asyncio.CancelledError:
@@ -208,90 +205,86 @@ class Cache:
             raise
         finally:
             pull.callers -= 1
-        return artifact_of(entry) if is_own else _hit(entry, wanted), listing
+        return entry.artifact if is_own else _hit(entry, identity), record
 
-    async def _make(self, key: str, pull: _Pull, wanted: Wanted) -> tuple[Entry, Listing]:
-        entry = Entry(wanted.identity.origin, users=1)
+    async def _make(self, pull: _Pull, identity: Identity, source: Source) -> tuple[Entry, ArtifactRecord]:
+        entry = Entry(identity.origin, users=1)
         try:
             with self._space.reservation() as reserved:
                 try:
-                    missing, linked_bytes = await self._files.run(partial(self._begin, wanted, entry, reserved))
-                    listing = await wanted.fill(entry.folder, missing, reserved, pull.waits)
-                    await self._files.run(partial(self._finish, wanted, entry, reserved, listing))
+                    missing = await self._files.run(partial(self._begin, identity, source.contents, entry, reserved))
+                    listing = await source.fill(entry.folder, missing, reserved, pull.waits)
+                    record = await self._files.run(partial(self._finish, identity, entry, reserved, listing))
                 except BaseException:
                     await self._let_go(entry.folder)
                     raise
                 # from here on nothing is awaited: no caller comes or goes
                 self._artifacts.use(entry, pull.callers - 1)
         finally:
-            if self._pulls.get(key) is pull:
-                del self._pulls[key]
+            if self._pulls.get(identity.key) is pull:
+                del self._pulls[identity.key]
         CACHE_REQUESTS.labels("miss").inc()
-        CACHE_SAVED_BYTES.inc(linked_bytes)
-        return entry, listing
+        return entry, record
 
-    def _begin(self, wanted: Wanted, entry: Entry, reserved: Reservation, stop: Stop) -> tuple[dict[str, StoredObject], int]:
+    def _begin(
+        self, identity: Identity, contents: Mapping[StoredObject, bytes], entry: Entry, reserved: Reservation, stop: Stop
+    ) -> dict[str, StoredObject]:
         """
         Everything of an artifact that needs no store.
 
         Returns:
-            What is still missing, path in the artifact → object; and the bytes of the files that other artifacts have too.
+            What is still missing: path in the artifact → object.
         """
-        artifacts, missing, linked = self._artifacts, dict(wanted.identity.objects), {}
-        with artifacts.volume.writing(sum(map(len, wanted.contents.values()))):
+        artifacts, missing = self._artifacts, dict(identity.objects)
+        with artifacts.volume.writing(sum(map(len, contents.values()))):
             staged = reserved.insist(artifacts.volume.new_staging)
             artifacts.put(entry, staged, {})
             for directory in sorted(directories_of((*missing, f"{FILES}/"))):  # parents first
-                reserved.insist(partial(make_plain_directory, staged / directory))
-            if wanted.is_versioned and ARCHIVE not in missing:
+                reserved.insist((staged / directory).mkdir)
+            if identity.is_versioned and ARCHIVE not in missing:
                 linked = artifacts.link(staged, entry.origin, missing, stop)
                 artifacts.put(entry, staged, linked)
-            for path in [path for path, stored in missing.items() if stored in wanted.contents]:
-                content = wanted.contents[missing.pop(path)]
+                CACHE_SAVED_BYTES.inc(sum(linked.values()))
+            for path in [path for path, stored in missing.items() if stored in contents]:
+                content = contents[missing.pop(path)]
                 reserved.grow(len(content))
-                _write(reserved, staged / path, content, FILE_MODE)
-        return missing, sum(linked.values())
+                _write(reserved, staged / path, content)
+        return missing
 
-    def _finish(self, wanted: Wanted, entry: Entry, reserved: Reservation, listing: Listing, stop: Stop) -> None:
+    def _finish(self, identity: Identity, entry: Entry, reserved: Reservation, listing: Listing, stop: Stop) -> ArtifactRecord:
         """Publish it; `listing` is what the store has."""
         staged, confirmed, key, volume = entry.folder, boot_seconds(), None, self._artifacts.volume
         with volume.writing(0):
-            record, inodes = records.recorded(staged, wanted.identity, listing)
+            record, inodes = records.recorded(staged, identity, listing)
             content = msgspec.json.encode(record)
-            if wanted.is_versioned and len(content) > records.MAX_BYTES:
+            if len(content) > records.MAX_BYTES:
                 cause = "it has too many files: each load after an unload pulls all of it again"
                 _log.warning("cache.not_kept", model=listing.origin, files=len(record.files), cause=cause)
-            elif wanted.is_versioned:
+            elif identity.is_versioned:
                 key = record.key
                 reserved.change(len(content))
                 _write(reserved, staged / records.NAME, content, records.MODE)
                 records.confirm(staged, confirmed)
                 inodes[os.lstat(staged / records.NAME).st_ino] = len(content)
             stop.check()
-            name = f"{key}.{secrets.token_hex(8)}" if key else None
-            self._artifacts.put(entry, reserved.insist(partial(volume.publish, staged, name)), inodes, key, confirmed)
+            folder = reserved.insist(partial(volume.publish, staged, identity.key))
+            self._artifacts.put(entry, folder, inodes, key, confirmed)
+        return record
 
     async def _let_go(self, folder: Path) -> None:
         await self._files.run(lambda _: self._artifacts.let_go(folder), is_stopped=False)
 
 
-def _hit(entry: Entry, wanted: Wanted) -> Artifact:
+def _hit(entry: Entry, identity: Identity) -> Artifact:
     CACHE_REQUESTS.labels("hit").inc()
-    CACHE_SAVED_BYTES.inc(sum(stored.size_bytes for stored in wanted.identity.objects.values()))
-    return artifact_of(entry)
+    CACHE_SAVED_BYTES.inc(sum(stored.size_bytes for stored in identity.objects.values()))
+    return entry.artifact
 
 
-def artifact_of(entry: Entry) -> Artifact:
-    """What the callers of the cache have of an artifact."""
-    return Artifact(root=entry.folder / FILES, is_ours=True, key=entry.key)
+def _ends_below(root: Path, path: str, stop: Stop) -> Ends:
+    return read_ends(root / path, stop.check, lambda *_: open_below(root, path))
 
 
-def _write(reserved: Reservation, path: Path, content: bytes, mode: int) -> None:
-    def write() -> None:
-        path.unlink(missing_ok=True)  # of an attempt that found the volume full
-        with path.open("xb") as opened:
-            os.fchmod(opened.fileno(), mode)
-            opened.write(content)
-
-    reserved.insist(write)
-    reserved.wrote(len(content))
+def _write(reserved: Reservation, path: Path, content: bytes, mode: int = FILE_MODE) -> None:
+    with os.fdopen(reserved.insist(partial(open_file, path, is_new=True, mode=mode)), "wb") as file:
+        reserved.write(file.fileno(), content, 0)

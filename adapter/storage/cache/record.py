@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ _NO_PLACES = ("anonymous", "credential_endpoints", "unpack")
 _PLAIN = ("addressing_style", "bucket", "ca_bundle", "cabundle_configmap", "certificate", "default_bucket", "region", "type", "verify_ssl")
 """Fields that hold no secret. Beside these, places do not, unless they have a query or a user."""
 _SECRET_MARKS = frozenset("?@")
-FORMAT = 3
+FORMAT = 4
 NAME = "meta.json"
 MODE = 0o600
 MAX_BYTES = 8 * 1024 * 1024
@@ -56,9 +57,16 @@ class Identity:
     objects: Mapping[str, StoredObject]
     """Path in the artifact → object: `files/1/model.onnx`, `schema`. Of what was unpacked, `archive` stands for all of `files`."""
 
+    @property
+    def is_versioned(self) -> bool:
+        """False: two of them cannot be told apart."""
+        return all(stored.is_versioned for stored in self.objects.values())
+
     @cached_property
     def key(self) -> str:
-        """SHA-256 in hex."""
+        """SHA-256 in hex; without versions a random one, so that it is made for one load alone."""
+        if not self.is_versioned:
+            return secrets.token_hex(8)
         lines = (text for path, stored in sorted(self.objects.items()) for text in (path, stored.key, stored.etag, str(stored.size_bytes)))
         return digest_of(self.origin, *lines)
 
@@ -98,7 +106,7 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
     path: Annotated[str, msgspec.Meta(pattern=f"^({FILES}/|{SCHEMA}$)")]
     """Below the artifact: `files/1/model.onnx`, `schema`."""
     key: str
-    """Of the object that it comes from; of a file that was unpacked, of the archive."""
+    """Of the object that it comes from; empty where it was unpacked: no object has such a key."""
     version: Annotated[str, msgspec.Meta(min_length=1)]
     size_bytes: _Number
     """Of the file."""
@@ -115,8 +123,6 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     listing: Listing
     """All that the store had when the artifact was made, so that it can be told while the store is away."""
     files: Annotated[tuple[KeptFile, ...], msgspec.Meta(min_length=1)]
-    archive: tuple[str, _Number, str] | None = None
-    """Key, bytes and version of what the files were unpacked from."""
 
 
 def read(folder: Path) -> tuple[ArtifactRecord, dict[int, int]]:
@@ -179,13 +185,12 @@ def check(folder: Path, record: ArtifactRecord) -> dict[int, int]:
 
 def recorded(folder: Path, identity: Identity, listing: Listing) -> tuple[ArtifactRecord, dict[int, int]]:
     """The record of an artifact that has just been made, and inode → bytes of its files. Raises OSError."""
-    objects, archive = dict(identity.objects), None
+    objects = dict(identity.objects)
     if packed := objects.pop(ARCHIVE, None):
-        archive = (packed.key, packed.size_bytes, packed.etag)
-        objects |= {f"{FILES}/{file.path}": replace(packed, size_bytes=file.size_bytes) for file in listing.files}
+        objects |= {f"{FILES}/{file.path}": replace(packed, key="", size_bytes=file.size_bytes) for file in listing.files}
     looked = [(path, each, os.lstat(f"{folder}/{path}")) for path, each in sorted(objects.items())]
     files = tuple(KeptFile(path, each.key, each.etag, each.size_bytes, state.st_mtime_ns) for path, each, state in looked)
-    record = ArtifactRecord(boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=files, archive=archive)
+    record = ArtifactRecord(boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=files)
     return record, {state.st_ino: state.st_size for _, _, state in looked}
 
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable, StartError
-from adapter.storage.mounted.bounds import NOWHERE, Bounds, LeadsAstray
-from adapter.storage.mounted.local import LocalModel, Place, listed
+from adapter.storage.mounted.local import NOWHERE, Bounds, LeadsAstray, LocalModel, Place, listed
 from adapter.storage.mounted.reads import OWN_THREADS, VolumeReads
 from adapter.storage.search import Search, clean_path
 from adapter.storage.secret.merging import StorageConfig
@@ -73,7 +72,8 @@ class Mounted:
 
     async def has_helped(self, path: str, waits: Waits) -> bool:
         """Whether the path is below the root, and leads to anything, or to where it may not be looked at."""
-        return self._is_below(path) and await self._own.run(waits, lambda _: self._astray(Path(path))[0]) != NOWHERE
+        written = Path(path)
+        return self._is_below(written) and str(await self._own.run(waits, lambda _: self._astray(written))) != NOWHERE
 
     async def helped(self, search: Search) -> LocalModel:
         """
@@ -84,12 +84,13 @@ class Mounted:
         Raises:
             InvalidModel: a link leads out of the root and of the claim that the path leads into, nowhere, or round in a circle.
         """
-        texts = {"modelPath": search.spec.path} | ({"schema_path": search.spec.schema_path} if search.spec.schema_path else {})
-        for what, text in texts.items():
-            if not self._is_below(text):
+        schema, paths = search.spec.schema_path, {"modelPath": Path(search.spec.path)}
+        if schema:
+            paths["schema_path"] = Path(schema)
+        for what, path in paths.items():
+            if not self._is_below(path):
                 below = f"an absolute path below {self._root}, where models that were already pulled are"
-                raise InvalidRequest(f"{what} {text!r} is not {below}")
-        paths = {what: Path(text) for what, text in texts.items()}
+                raise InvalidRequest(f"{what} {str(path)!r} is not {below}")
         reads, folders = self._own, [self._root]
         claim = await reads.run(search.waits, lambda _: next(filter(None, map(self._claim_of, paths.values())), None))
         if claim is not None:
@@ -151,11 +152,12 @@ class Mounted:
             SourceUnavailable: the process cannot have the threads now.
         """
         holder, mounts = f"the volume claim {name!r}", self._mounts
-        if holder not in self._known:
-            claims = await self._own.run(waits, lambda _: list(mounts.iterdir()) if mounts.is_dir() else [])  # no look at one: it may hang
-            if mounts / name not in claims:
-                where = f"{mounts / name} (PVC_MOUNTS_DIR) in the adapter's container and in Triton's"
-                raise InvalidRequest(f"{holder} is not mounted: expected it at {where}")
+        if holder in self._known:
+            return self._known[holder]
+        # no look at the claim itself: it may hang
+        if not await self._own.run(waits, lambda _: mounts.is_dir() and mounts / name in mounts.iterdir()):
+            where = f"{mounts / name} (PVC_MOUNTS_DIR) in the adapter's container and in Triton's"
+            raise InvalidRequest(f"{holder} is not mounted: expected it at {where}")
         return self._of(holder, name)
 
     def _of(self, holder: str, name: str) -> VolumeReads:
@@ -167,23 +169,22 @@ class Mounted:
                 raise SourceUnavailable(f"{holder} cannot be read now: {error}") from error
         return self._known[holder]
 
-    def _is_below(self, path: str) -> bool:
+    def _is_below(self, path: Path) -> bool:
         """Whether it is an absolute path, as written, below the root."""
-        written = Path(path)
-        return "\0" not in path and ".." not in written.parts and self._root in written.parents
+        return "\0" not in str(path) and ".." not in path.parts and self._root in path.parents
 
     def _claim_of(self, path: Path) -> str | None:
         """The claim that the path leads into. Nothing in a claim is looked at."""
-        mounts, rest = Path(os.path.realpath(self._mounts)), self._astray(path)[1]
-        return rest.relative_to(mounts).parts[0] if mounts in rest.parents else None
+        mounts, astray = Path(os.path.realpath(self._mounts)), self._astray(path)
+        return astray.rest.relative_to(mounts).parts[0] if astray and mounts in astray.rest.parents else None
 
-    def _astray(self, path: Path) -> tuple[str, Path]:
-        """How the path leads out of our own volume, and where it goes on; empty: it does not."""
+    def _astray(self, path: Path) -> LeadsAstray | None:
+        """How the path leads out of our own volume; None: it does not."""
         try:
             Bounds(self._root, closed=self._closed).end(path)
         except LeadsAstray as astray:
-            return str(astray), astray.rest
-        return "", Path()
+            return astray
+        return None
 
 
 async def _found(search: Search, reads: VolumeReads, locate: Callable[[], Place]) -> LocalModel:
@@ -199,10 +200,10 @@ async def _found(search: Search, reads: VolumeReads, locate: Callable[[], Place]
 
 
 def _name_of(config: StorageConfig) -> str:
-    name = config.values.get("name")
-    if not isinstance(name, str) or not name.strip():
+    given = config.values.get("name")
+    name = given.strip() if isinstance(given, str) else ""
+    if not name:
         raise InvalidRequest(f"no claim: neither {config.label} nor storage_params has the name of a volume claim (name: my-claim)")
-    name = name.strip()
     if "/" in name or "\0" in name or name in (".", ".."):
         raise InvalidRequest(f"{config.label}: name is not the name of a volume claim; it has a '/', a NUL byte, or is all dots")
     return name

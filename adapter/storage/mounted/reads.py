@@ -111,20 +111,16 @@ class VolumeReads:
 
     def _trouble(self, read: _Read, waits: Waits) -> SourceUnavailable | None:
         """Why a call waits no longer: for a thread, or for its read."""
-        now, is_over = waits.clock(), waits.left_seconds() <= 0
-        waited, silent = now - read.began, now - read.last_step
-        if read not in self._reads:
-            others = [now - other.last_step for other in self._reads.copy()]
-            if len(others) == self._count and min(others) >= SILENT_SECONDS and (is_over or waited >= SOON_SECONDS):
-                return self._silent(f"all {self._count} threads that may read it hang, the first for {max(others):.0f} s")
-            return SourceUnavailable(f"{self.holder} is busy: its threads have read for others for {waited:.1f} s") if is_over else None
-        if not is_over:
+        now, is_over, words = waits.clock(), waits.left_seconds() <= 0, ""
+        waited, silent = now - read.began, [now - each.last_step for each in self._reads.copy()]
+        if read in self._reads:
+            words = f"nothing has come from it for {now - read.last_step:.1f} s, after {waited:.1f} s in all" if is_over else ""
+        elif len(silent) == self._count and min(silent) >= SILENT_SECONDS and (is_over or waited >= SOON_SECONDS):
+            words = f"all {self._count} threads that may read it hang, the first for {max(silent):.0f} s"
+        elif is_over:
+            return SourceUnavailable(f"{self.holder} is busy: its threads have read for others for {waited:.1f} s")
+        if not words:
             return None
-        if silent < 1:
-            return SourceUnavailable(f"{self.holder} is too slow: {waited:.1f} s were not enough to read the model")
-        return self._silent(f"nothing has come from it for {silent:.1f} s")
-
-    def _silent(self, words: str) -> SourceUnavailable:
         if not self._is_silent:
             self._is_silent = True
             _log.warning("claim.silent", claim=self.holder, cause=words)

@@ -8,10 +8,11 @@ Source: POSIX.1-2017, pax, "pax Extended Header"; GNU tar manual, "Tar Internals
 
 from __future__ import annotations
 
+import io
 import re
 import tarfile
 from collections.abc import Iterator
-from typing import BinaryIO
+from dataclasses import dataclass
 
 from adapter.storage.pull.archive_tree import CHUNK_BYTES, Damaged, Entry, Kind
 from adapter.workers import Stop
@@ -22,13 +23,13 @@ _MOST_ENTRY_BYTES = 1024 * 1024
 """Headers of one entry, together; a map of 16,384 parts has half of it."""
 _AVERAGE_HEADER_BYTES = 4 * 1024
 """Headers of one entry, on average; long names and security labels have half of it."""
-_FREE_BYTES = 8 * _MOST_ENTRY_BYTES
 _MAX_PARTS = 16 * 1024
 """Of one sparse file."""
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
 _LONG_NAMES = {tarfile.GNUTYPE_LONGNAME: b"path", tarfile.GNUTYPE_LONGLINK: b"linkpath"}
 _RECORDS = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE)
+_OF_ONE = {b"path", b"linkpath", b"size"}
 _RECORD = re.compile(rb"([1-9]\d{0,7}) ([^=\n]+)=")
 _KINDS: dict[bytes, Kind] = {
     **dict.fromkeys(tarfile.REGULAR_TYPES, "file"), tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "hard link",
@@ -38,49 +39,50 @@ _ONE_PART = (b"GNU.sparse.offset", b"GNU.sparse.numbytes")
 _FORMAT_1_0 = {b"GNU.sparse.major": b"1", b"GNU.sparse.minor": b"0"}.items()
 
 
+@dataclass
 class Tar:
     """One archive that is read. Iterating raises Damaged, ValueError and TarError: it is no tar archive, or not all of it."""
 
-    def __init__(self, stream: BinaryIO, stop: Stop) -> None:
-        self._stream = stream
-        self._stop = stop
-        self._headers_left = _FREE_BYTES
-        self._entry_left = 0
-        self._of_all: dict[bytes, bytes] = {}
+    stream: io.BufferedIOBase
+    stop: Stop
+    headers_left: int = 8 * _MOST_ENTRY_BYTES
+    entry_left: int = 0
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries. The content of each is read before the next one."""
         while True:
-            self._entry_left = min(_MOST_ENTRY_BYTES, self._headers_left)
-            self._headers_left += _AVERAGE_HEADER_BYTES
+            self.entry_left = min(_MOST_ENTRY_BYTES, self.headers_left)
+            self.headers_left += _AVERAGE_HEADER_BYTES
             said: dict[bytes, bytes] = {}
-            while (block := self._header(_BLOCK)) != _END:
+            while (block := self._header()) != _END:
                 header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
                 if header.size < 0:
                     raise Damaged("a number in a header is not a number")
                 if header.type in _LONG_NAMES:
                     said = {_LONG_NAMES[header.type]: self._header(header.size).partition(b"\0")[0]} | said
-                elif header.type not in _RECORDS:
+                    continue
+                if header.type not in _RECORDS:
                     break
-                elif header.type == tarfile.XGLTYPE:
-                    found = _records(self._header(header.size))
-                    self._of_all |= {keyword: found[keyword] for keyword in (b"path", b"linkpath", b"size") if keyword in found}
-                else:
-                    said = _records(self._header(header.size)) | said  # the first header of several holds
+                found = _records(self._header(header.size))
+                if header.type != tarfile.XGLTYPE:
+                    said = found | said  # the first header of several holds
+                elif found.keys() & _OF_ONE:
+                    raise Damaged("a header of all entries says what can be of one alone")
             else:
                 if said:
                     raise Damaged("it ends after an extended header")
                 return
-            yield self._entry(header, block, self._of_all | said)
+            yield self._entry(header, block, said)
 
     def _entry(self, header: tarfile.TarInfo, block: bytes, said: dict[bytes, bytes]) -> Entry:
-        name = said[b"path"].rstrip(b"/") if b"path" in said else header.name.encode("utf-8", "surrogateescape")
-        kind, path = _KINDS.get(header.type), said.get(b"GNU.sparse.name", name).decode()
+        name, link = (text.encode("utf-8", "surrogateescape") for text in (header.name, header.linkname))
+        name = said.get(b"GNU.sparse.name", said[b"path"].rstrip(b"/") if b"path" in said else name)
+        kind, path = _KINDS.get(header.type), name.decode()
         if kind == "file":
             size_bytes, parts = self._parts(header, block, said)
             return Entry(path, kind, size_bytes, self._pieces(parts))
-        target = said.get(b"linkpath", header.linkname.encode("utf-8", "surrogateescape"))
-        return Entry(path, kind, len(target), [(0, target)]) if kind != "directory" else Entry(path, kind)
+        link = said.get(b"linkpath", link)
+        return Entry(path, kind, len(link), [(0, link)]) if kind != "directory" else Entry(path, kind)
 
     def _parts(self, header: tarfile.TarInfo, block: bytes, said: dict[bytes, bytes]) -> tuple[int, list[tuple[int, int]]]:
         """Length of a file, and offset and length of what is stored of it; what lies between is zeros."""
@@ -88,7 +90,7 @@ class Tar:
         if header.type == tarfile.GNUTYPE_SPARSE:
             size_bytes, fields, more = _number(block[483:495]), bytearray(block[386:482]), block[482]
             while more:
-                block = self._header(_BLOCK)
+                block = self._header()
                 fields += block[:504]
                 more = block[504]
             numbers = [_number(fields[at : at + 12]) for at in range(0, len(fields), 12)]
@@ -97,7 +99,7 @@ class Tar:
         elif said.items() >= _FORMAT_1_0 and _REAL_SIZE in said:
             text, lines, count = bytearray(), 0, 0
             while lines <= 2 * count:  # the first line counts the parts
-                text += self._header(_BLOCK)
+                text += self._header()
                 lines += text.count(b"\n", -_BLOCK)
                 count = _decimal(text[: text.find(b"\n")])
             size_bytes, numbers = _decimal(said[_REAL_SIZE]), [_decimal(line) for line in text.split(b"\n")[1 : 2 * count + 1]]
@@ -124,20 +126,20 @@ class Tar:
                 yield start + done, self._read(min(CHUNK_BYTES, length - done))
         self._read(-sum(length for _, length in parts) % _BLOCK)
 
-    def _header(self, size_bytes: int) -> bytes:
+    def _header(self, size_bytes: int = _BLOCK) -> bytes:
         """The next header, or what extends one, with its padding."""
         padded_bytes = size_bytes + -size_bytes % _BLOCK
         if padded_bytes > _MAX_EXTENSION_BYTES:
             raise Damaged(f"a header has more than {_MAX_EXTENSION_BYTES} bytes")
-        self._entry_left -= padded_bytes
-        self._headers_left -= padded_bytes
-        if self._entry_left < 0:
+        self.entry_left -= padded_bytes
+        self.headers_left -= padded_bytes
+        if self.entry_left < 0:
             raise Damaged("its entries have more headers than content")
         return self._read(padded_bytes)
 
     def _read(self, size_bytes: int) -> bytes:
-        self._stop.check()
-        data = self._stream.read(size_bytes)
+        self.stop.check()
+        data = self.stream.read(size_bytes)
         if len(data) < size_bytes:
             raise Damaged("it ends in the middle")
         return data

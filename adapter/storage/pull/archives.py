@@ -22,14 +22,16 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from adapter.errors import InvalidRequest
 from adapter.storage.pull.archive_tar import Tar
-from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, ArchiveTree, Damaged, Entry, Kind
+from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, RATIO, ArchiveTree, Damaged, Entry, Kind
 from adapter.storage.search import shown
 from adapter.volume.space import Reservation
+from adapter.volume.trees import opened
 from adapter.workers import Stop
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
@@ -51,12 +53,9 @@ _END = struct.Struct("<4s4H2IH")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _SHORT = 0xFFFF
 """A field of this value is said by Zip64."""
-_UNICODE_NAME = 0x7075
 _UTF8 = 0x800
-_METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 97: "wavpack", 98: "ppmd"}
+_METHODS = {9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 99: "AES"}
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
-_PATCH = 0x20
-_AES = 99
 _BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, struct.error, RuntimeError, EOFError, ValueError, OverflowError
 )  # fmt: skip
@@ -99,59 +98,52 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
         OSError: the volume cannot be written; see `Volume.writing`.
         Stopped: the work is no longer wanted.
     """
-    archive_bytes = archive.stat().st_size
-    tree = ArchiveTree(name=name, archive_bytes=archive_bytes, target=target, reserved=reserved, max_bytes=max_bytes, stop=stop)
     kind = {".zip": "zip", ".tar": "tar"}.get(name.lower()[-4:], "gzip")
-    try:
-        with archive.open("rb") as file:
-            content = cast("BinaryIO", gzip.GzipFile(fileobj=cast("Any", _Steps(file, stop))))
-            for entry in _members(archive, tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
+    with open(archive, "rb", opener=opened) as file:
+        limit_bytes = min(max_bytes, FREE_BYTES + RATIO * os.fstat(file.fileno()).st_size)
+        tree = ArchiveTree(name, limit_bytes, target, reserved, stop)
+        content = gzip.GzipFile(fileobj=cast("Any", _Steps(file, stop)))
+        try:
+            for entry in _members(file.fileno(), tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
                 tree.add(entry)
             if kind == "gzip" and all(content.read(CHUNK_BYTES) for _ in range(FREE_BYTES // CHUNK_BYTES)):  # to the checksum
                 raise Damaged("it goes on without end")
-    except _BROKEN as error:
-        found = _begins_like(archive) or kind
-        hint = _words(error, kind) if found == kind else f"it begins like {found}"
-        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
+        except _BROKEN as error:
+            found = _begins_like(file) or kind
+            hint = f"it begins like {found}"
+            if found == kind:
+                hint = str(error) if isinstance(error, Damaged) else shown(str(error))
+            if isinstance(error, UnicodeDecodeError):
+                hint = f"the name {error.object[:200]!r} is not UTF-8"
+            raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
     return tree.finish()
 
 
-def _words(error: Exception, kind: str) -> str:
-    """Why it is damaged."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"the name {error.object[:200]!r} is not UTF-8"
-    if isinstance(error, EOFError):
-        return "it ends in the middle"
-    if isinstance(error, (gzip.BadGzipFile, zlib.error)):
-        return f"what {kind} has packed is damaged"
-    return str(error) if isinstance(error, Damaged) else shown(str(error))
-
-
-def _begins_like(archive: Path) -> str | None:
+def _begins_like(file: io.BufferedReader) -> str | None:
     """The kind that its first bytes tell."""
-    with archive.open("rb") as file:
-        head = file.read(512)
+    file.seek(0)
+    head = file.read(512)
     return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)
 
 
+@dataclass
 class _Steps:
     """A file that is read until the work is no longer wanted. Reading raises Stopped, and Damaged: bytes one by one without end."""
 
-    def __init__(self, file: BinaryIO, stop: Stop) -> None:
-        self._file = file
-        self._stop = stop
-        self._single_bytes = 0
+    file: io.BufferedReader
+    stop: Stop
+    single_bytes: int = 0
 
     def read(self, size: int = -1, /) -> bytes:
         """The next bytes, at most a step: what follows a member of a gzip file is copied once for each."""
-        self._stop.check()
-        self._single_bytes = self._single_bytes + 1 if size == 1 else 0
-        if self._single_bytes > _MAX_SINGLE_BYTES:
+        self.stop.check()
+        self.single_bytes = self.single_bytes + 1 if size == 1 else 0
+        if self.single_bytes > _MAX_SINGLE_BYTES:
             raise Damaged("a name or the padding of gzip has no end")
-        return self._file.read(min(size, _STEP_BYTES) if size >= 0 else _STEP_BYTES)
+        return self.file.read(min(size, _STEP_BYTES) if size >= 0 else _STEP_BYTES)
 
 
-def _members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
+def _members(archive: int, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
     """
     Every entry, after a look at all of them. The content of each is read before the next one.
 
@@ -160,14 +152,15 @@ def _members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
         InvalidModel: it holds what is not unpacked.
         DiskFull, OSError: as `ArchiveTree.announce`.
     """
-    with _Measured(io.FileIO(archive), tree) as file:
+    with _Measured(io.FileIO(archive, closefd=False), tree) as file:
         entries = _entries(file)
-        with zipfile.ZipFile(file) as opened:
-            if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
+        with zipfile.ZipFile(file) as directory:
+            members = directory.infolist()
+            if entries not in (_SHORT, len(members) & _SHORT):
                 raise Damaged("its directory has more or fewer entries than its end says")
-            tree.announce(_checked(opened, tree, stop), len(opened.infolist()))
-            for member in opened.infolist():
-                yield _entry(opened, member, file)
+            tree.announce(_checked(directory, tree, stop), len(members))
+            for member in members:
+                yield _entry(directory, member, file)
 
 
 class _Measured(io.BufferedReader):
@@ -180,15 +173,9 @@ class _Measured(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > MAX_DIRECTORY_BYTES:
             raise Damaged(f"its directory has more than {MAX_DIRECTORY_BYTES} bytes")
-        data = super().read(size)
-        if len(data) > CHUNK_BYTES:
-            self._check(data)
-        return data
-
-    def _check(self, directory: bytes) -> None:
-        """Members and names that `zipfile` would hold. What is damaged, `zipfile` refuses."""
+        directory = super().read(size)
         entries = names_bytes = at = 0
-        while at + _MEMBER_BYTES <= len(directory):
+        while len(directory) > CHUNK_BYTES and at + _MEMBER_BYTES <= len(directory):  # what is damaged, `zipfile` refuses
             name_bytes, extra_bytes, comment_bytes = _LENGTHS.unpack_from(directory, at + _LENGTHS_AT)
             if directory.find(b"\0", at + _MEMBER_BYTES, at + _MEMBER_BYTES + name_bytes) >= 0:
                 raise Damaged("a name has a NUL byte in it")
@@ -198,6 +185,7 @@ class _Measured(io.BufferedReader):
         if names_bytes > _MAX_NAMES_BYTES:
             raise Damaged(f"its directory has more than {_MAX_NAMES_BYTES} bytes of names")
         self._tree.announce(0, entries)
+        return directory
 
 
 def _entries(file: io.BufferedReader) -> int:
@@ -207,10 +195,8 @@ def _entries(file: io.BufferedReader) -> int:
     tail = file.read()
     marks = [mark.start() for mark in re.finditer(b"PK\5\6", tail)]
     ends = [at for at in marks if at + _END.size + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)]
-    if not ends or ends[-1] != marks[-1]:
-        raise Damaged("it has no end mark, or something follows it")
-    if len(ends) > 1:
-        raise Damaged("it has more than one end mark")
+    if len(ends) != 1 or ends != marks[-1:]:
+        raise Damaged("it has no end mark, or more than one, or something follows it")
     _, disk, first_disk, here, entries, *_ = _END.unpack_from(tail, ends[0])
     if here != entries or (disk, first_disk) not in ((0, 0), (_SHORT, _SHORT)):
         raise Damaged("it is a part of an archive")
@@ -221,10 +207,10 @@ def _checked(opened: zipfile.ZipFile, tree: ArchiveTree, stop: Stop) -> int:
     """Look at every member before one is unpacked. Returns what they have together, in bytes."""
     for member in opened.infolist():
         stop.check()
-        if member.flag_bits & _ENCRYPTED or member.compress_type == _AES:
+        if member.flag_bits & _ENCRYPTED:
             raise tree.refusal("is encrypted")
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & _PATCH:
-            method = _METHODS.get(member.compress_type, f"method {member.compress_type}") if not member.flag_bits & _PATCH else "patches"
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            method = _METHODS.get(member.compress_type, f"method {member.compress_type}")
             raise tree.refusal(
                 f"holds {shown(member.orig_filename)}, which is packed with {method}; stored and deflate can be unpacked: pack it again, "
                 "for instance with `zip -r`"
@@ -270,12 +256,6 @@ def _name(member: zipfile.ZipInfo) -> str:
     `zipfile` reads names without the flag of UTF-8 in the alphabet of the first PCs; Info-ZIP and macOS write UTF-8 there all the same.
     """
     raw = member.orig_filename.encode("utf-8" if member.flag_bits & _UTF8 else "cp437")
-    extra = member.extra
-    while len(extra) >= 4:
-        kind, length = struct.unpack_from("<2H", extra)
-        if kind == _UNICODE_NAME and length > 5 and extra[4] == 1 and extra[5:9] == zlib.crc32(raw).to_bytes(4, "little"):
-            return extra[9 : 4 + length].decode()
-        extra = extra[4 + length :]
     try:
         return raw.decode()
     except UnicodeDecodeError:

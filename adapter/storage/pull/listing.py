@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
@@ -49,9 +50,25 @@ async def find_model(bucket: Bucket, search: Search, threads: Workers) -> FoundM
         SourceNotFound: nothing is there.
         SourceError: as the bucket.
     """
-    found = FoundModel(bucket, search, threads)
-    await found.find()
-    return found
+    key = clean_path(search.spec.path, "modelPath")
+    listed = _Listed(bucket, search, threads, key, f"{key}/", f"{bucket.place}/{key}")
+    await listed.find()
+    files, single, prefix = listed.files, listed.single, listed.prefix
+    name, schema, described = key.rpartition("/")[2], None, None
+    if single is not None:
+        if problem := path_problem(name):
+            raise InvalidRequest(f"the key {shown(key)} cannot be a file on disk: it {problem}")
+        prefix, files = key.removesuffix(name), (SourceFile(name, single.size_bytes, single.etag),)
+        search.saw(files[0])
+    if not files:
+        raise await _nothing(bucket, key, "model", listed.beside)
+    if schema_path := search.spec.schema_path:
+        path = clean_path(schema_path, "schema_path")
+        known = next((file for file in files if prefix + file.path == path), None)
+        schema = StoredObject(path, known.size_bytes, known.etag) if known else await _exact(bucket, path, "schema")
+        described = SourceFile(path.rpartition("/")[2], schema.size_bytes, schema.etag)
+    listing = Listing(origin=listed.origin, name=name, is_single_file=single is not None, files=files, schema=described)
+    return FoundModel(bucket, listing, prefix, single, schema)
 
 
 def _ascends(page: Page) -> bool:
@@ -59,56 +76,44 @@ def _ascends(page: Page) -> bool:
     return len(keys) >= _FEW and all(one < other for one, other in pairwise(keys))
 
 
+@dataclass(frozen=True)
 class FoundModel:
     """What lies at a path, one object or files below it, and where its files come from."""
 
+    bucket: Bucket
     listing: Listing
-    """Set by `find`, as the objects are."""
-
-    def __init__(self, bucket: Bucket, search: Search, threads: Workers) -> None:
-        self.bucket = bucket
-        self.single: StoredObject | None = None
-        """Of a model that is one object."""
-        self.schema: StoredObject | None = None
-        self._search = search
-        self._threads = threads
-        self._key = clean_path(search.spec.path, "modelPath")
-        self._prefix = f"{self._key}/"
-        """What a file's path is put behind to make its key."""
-        self._origin = f"{bucket.place}/{self._key}"
-        self._files: tuple[SourceFile, ...] = ()
-        """Sorted."""
-        self._beside: list[str] = []
-        """The first keys that go on where the path ends, without a slash."""
-        self._seen: list[SourceFile] = []
-        self._names_bytes = 0
+    prefix: str
+    """What a file's path is put behind to make its key."""
+    single: StoredObject | None
+    """Of a model that is one object."""
+    schema: StoredObject | None
 
     def stored(self, file: SourceFile) -> StoredObject:
         """The object of a listed file."""
         if self.schema is not None and file == self.listing.schema:
             return self.schema
-        return self.single or StoredObject(self._prefix + file.path, file.size_bytes, file.etag)
+        return self.single or StoredObject(self.prefix + file.path, file.size_bytes, file.etag)
+
+
+@dataclass
+class _Listed:
+    """What the pages of a listing tell: one object, or files below the path."""
+
+    bucket: Bucket
+    search: Search
+    threads: Workers
+    key: str
+    prefix: str
+    origin: str
+    single: StoredObject | None = None
+    files: tuple[SourceFile, ...] = ()
+    """Sorted."""
+    beside: list[str] = field(default_factory=list)
+    """The first keys that go on where the path ends, without a slash."""
+    seen: list[SourceFile] = field(default_factory=list)
+    names_bytes: int = 0
 
     async def find(self) -> None:
-        """As `find_model`."""
-        await self._find_files()
-        name, described, schema_path = self._key.rpartition("/")[2], None, self._search.spec.schema_path
-        if self.single is not None:
-            if problem := path_problem(name):
-                raise InvalidRequest(f"the key {shown(self._key)} cannot be a file on disk: it {problem}")
-            self._prefix = self._key.removesuffix(name)
-            self._files = (SourceFile(name, self.single.size_bytes, self.single.etag),)
-            self._search.saw(self._files[0])
-        if not self._files:
-            raise await _nothing(self.bucket, self._key, "model", self._beside)
-        if schema_path:
-            key = clean_path(schema_path, "schema_path")
-            listed = next((file for file in self._files if self._prefix + file.path == key), None)
-            self.schema = StoredObject(key, listed.size_bytes, listed.etag) if listed else await _exact(self.bucket, key, "schema")
-            described = SourceFile(key.rpartition("/")[2], self.schema.size_bytes, self.schema.etag)
-        self.listing = Listing(origin=self._origin, name=name, is_single_file=self.single is not None, files=self._files, schema=described)
-
-    async def _find_files(self) -> None:
         """
         From the pages of one listing, or of two.
 
@@ -118,20 +123,20 @@ class FoundModel:
             SourceError: as the bucket.
         """
         try:
-            if await self._has_listed(self._key):
+            if await self._has_listed(self.key):
                 return
         except (SourceDenied, InvalidRequest) as refusal:
-            if self._seen:
+            if self.seen:
                 raise
             # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
             try:
-                await self._has_listed(self._prefix)
+                await self._has_listed(self.prefix)
             except SourceUnavailable as away:
                 raise refusal from away  # what was said last holds: a kept copy is for credentials that were not refused
-            if not self._files:
+            if not self.files:
                 raise
         else:
-            await self._has_listed(self._prefix)
+            await self._has_listed(self.prefix)
 
     async def _has_listed(self, prefix: str) -> bool:
         """
@@ -139,56 +144,56 @@ class FoundModel:
 
         A page may be empty (stores pass over what was deleted) or hold folder markers alone, but not for ever.
         """
-        self._search.seen_bytes = 0
-        self._seen, self._names_bytes = [], 0
+        self.search.seen_bytes = 0
+        self.seen, self.names_bytes = [], 0
         token: str | None = None
-        seen: set[int] = set()
+        tokens: set[int] = set()
         while True:
             page = await self.bucket.list_page(prefix, token=token)
-            self.single = next((stored for stored in page.objects if stored.key == self._key), None)
+            self.single = next((stored for stored in page.objects if stored.key == self.key), None)
             if self.single is not None:
                 return True
-            await self._threads.run_large(partial(self._see, page), len(page.objects))
-            self._beside += [stored.key for stored in page.objects if not stored.key.startswith(self._prefix)][: _FEW - len(self._beside)]
+            await self.threads.run_large(partial(self._see, page), len(page.objects))
+            self.beside += [stored.key for stored in page.objects if not stored.key.startswith(self.prefix)][: _FEW - len(self.beside)]
             token = page.next_token
             if token is None:
                 break
-            if self._beside and prefix == self._key and _ascends(page):  # an object of the path's own name would have come first
+            if self.beside and prefix == self.key and _ascends(page):  # an object of the path's own name would have come first
                 return False
-            if hash(token) in seen or len(seen) >= MAX_PAGES:
+            if hash(token) in tokens or len(tokens) >= MAX_PAGES:
                 raise SourceUnavailable(f"{self.bucket.words} gave a listing of {shown(prefix)} without an end")
-            seen.add(hash(token))
-        self._files = await self._threads.run_large(self._sorted, len(self._seen))
+            tokens.add(hash(token))
+        self.files = await self.threads.run_large(self._sorted, len(self.seen))
         return True
 
     def _see(self, page: Page) -> None:
         for stored in page.objects:
-            if stored.key.endswith("/") or not stored.key.startswith(self._prefix):
+            if stored.key.endswith("/") or not stored.key.startswith(self.prefix):
                 continue
-            path = stored.key[len(self._prefix) :]
+            path = stored.key.removeprefix(self.prefix)
             if problem := path_problem(path):
                 where = f"the key {shown(stored.key)} in {self.bucket.place}"
                 raise InvalidRequest(f"{where} cannot be a file on disk: below the model it {problem}")
             file = SourceFile(path, stored.size_bytes, stored.etag)
-            self._seen.append(file)
-            self._search.saw(file)
-            self._names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
-            if self._names_bytes > MAX_NAMES_BYTES:
-                raise InvalidRequest(f"{self._origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
-            if len(self._seen) > MAX_OBJECTS:
-                raise InvalidRequest(f"{self._origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
+            self.seen.append(file)
+            self.search.saw(file)
+            self.names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
+            if self.names_bytes > MAX_NAMES_BYTES:
+                raise InvalidRequest(f"{self.origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
+            if len(self.seen) > MAX_OBJECTS:
+                raise InvalidRequest(f"{self.origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
 
     def _sorted(self) -> tuple[SourceFile, ...]:
-        paths = {file.path for file in self._seen}
-        if len(paths) != len(self._seen):
-            raise SourceUnavailable(f"{self.bucket.words} listed a key below {shown(self._prefix)} twice")
+        paths = {file.path for file in self.seen}
+        if len(paths) != len(self.seen):
+            raise SourceUnavailable(f"{self.bucket.words} listed a key below {shown(self.prefix)} twice")
         try:
             folders = directories_of(paths)
         except TreeTooLarge as problem:
-            raise InvalidRequest(f"{self._origin} {problem}; is it really one model?") from problem
+            raise InvalidRequest(f"{self.origin} {problem}; is it really one model?") from problem
         if both := folders & paths:
-            raise InvalidRequest(f"{self._origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
-        return tuple(sorted(self._seen, key=lambda file: file.path))
+            raise InvalidRequest(f"{self.origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
+        return tuple(sorted(self.seen, key=lambda file: file.path))
 
 
 async def _exact(bucket: Bucket, key: str, what: str) -> StoredObject:

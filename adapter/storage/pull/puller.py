@@ -14,7 +14,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,14 +23,15 @@ from weakref import WeakValueDictionary
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.cache.cache import Cache
 from adapter.storage.net.messages import SMALL_BYTES
-from adapter.storage.pull.staged import Run, Whole, open_file
+from adapter.storage.pull.staged import Run, Whole
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.units import MIB
 from adapter.volume.space import Reservation
-from adapter.volume.volume import Volume
+from adapter.volume.volume import Volume, open_file
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
+PART_BYTES = 16 * MIB
 FIRST_CONNECTIONS = 4
 """Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
 LEAST_FILES = 4
@@ -73,19 +74,6 @@ class EndpointQueues:
             yield
 
 
-@dataclass(frozen=True)
-class PartSizes:
-    """How large files are cut."""
-
-    part_bytes: int = 16 * MIB
-    """Most that a request asks for."""
-    whole_bytes: int = 4 * MIB
-    """Files of at most these bytes come in one request."""
-
-
-PART_SIZES = PartSizes()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Means:
     """What models in buckets are read, pulled and unpacked with."""
@@ -97,7 +85,8 @@ class Means:
     pulls: EndpointQueues
     connections: int
     """That one pull may have at once."""
-    sizes: PartSizes
+    part_bytes: int
+    """Most that a request asks for. Files of at most a quarter of it come in one request."""
     files: Workers
     """Threads that work on the volume alone."""
     unpacks: Workers
@@ -114,31 +103,34 @@ class Part(NamedTuple):
     length: int
 
 
+@dataclass(eq=False)
 class Pull:
     """One pull into a folder whose directories are there: its connections, as many as are of use, until nothing is left."""
 
-    def __init__(
-        self, means: Means, bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject], *, reserved: Reservation, waits: Waits
-    ) -> None:
-        """`objects`: path in the folder → object, from a checked listing; `reserved` grows by their bytes; `waits`: of those who wait."""
-        self.folder, self.objects, self.reserved, self.place = folder, objects, reserved, bucket.place
-        self.cut: dict[str, Whole] = {}
-        """Files that come in parts."""
-        self.open: set[int] = set()
-        """Files that are being written."""
-        self.moved_bytes = self.ended = 0
-        """Bytes of all parts, on the volume; parts that have come."""
-        self._means = means
-        self._bucket = bucket
-        self._waits = waits
-        self._turn = partial(means.pulls.turn, bucket.endpoint, waits)
-        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
-        self._parts: deque[Part] = deque()
-        """That are left; the largest files come first, so that none of them is the last one."""
-        self._most = self._wanted = self._at_work = 0
-        """Connections; those that are too many end with their part."""
-        self._has_first = False
-        """The first part has come."""
+    means: Means
+    bucket: Bucket
+    folder: Path
+    objects: Mapping[str, StoredObject]
+    """Path in the folder → object, from a checked listing."""
+    reserved: Reservation
+    """Grows by their bytes."""
+    waits: Waits
+    """Of those who wait."""
+    cut: dict[str, Whole] = field(default_factory=dict)
+    """Files that come in parts."""
+    open: set[int] = field(default_factory=set)
+    """Files that are being written."""
+    parts: deque[Part] = field(default_factory=deque)
+    """That are left; the largest files come first, so that none of them is the last one."""
+    total_bytes: int = 0
+    moved_bytes: int = 0
+    """Of all parts, on the volume."""
+    ended: int = 0
+    """Parts that have come."""
+    most: int = 0
+    """Connections, as the next two; those that are too many end with their part."""
+    wanted: int = 0
+    at_work: int = 0
 
     async def run(self) -> None:
         """
@@ -148,14 +140,15 @@ class Pull:
             SourceError: the first one that any connection met; the others are stopped because of it.
             DiskFull: with the numbers; nothing idle is left to delete.
         """
-        files = self._means.files
-        self._waits.bytes_of_pull = lambda: (self.moved_bytes, self._total_bytes)
+        files = self.means.files
+        self.total_bytes = sum(stored.size_bytes for stored in self.objects.values())
+        self.waits.bytes_of_pull = lambda: (self.moved_bytes, self.total_bytes)
         try:
             await files.run(self._prepare)
-            self._most = min(self._means.connections, len(self._parts))
+            self.most = min(self.means.connections, len(self.parts))
             async with asyncio.TaskGroup() as group:
                 self._grow_to(group, FIRST_CONNECTIONS)
-                if self._most > FIRST_CONNECTIONS:
+                if self.most > FIRST_CONNECTIONS:
                     group.create_task(self._watch(group))
         except BaseException as failure:
             await files.run(self._close, is_stopped=False)
@@ -163,28 +156,28 @@ class Pull:
                 raise failure.exceptions[0] from None
             raise
         finally:
-            self._waits.bytes_of_pull = None
-            PULLED_BYTES.labels(self._bucket.kind).inc(self.moved_bytes)
-        PULLED_FILES.labels(self._bucket.kind).inc(len(self.objects))
+            self.waits.bytes_of_pull = None
+            PULLED_BYTES.labels(self.bucket.kind).inc(self.moved_bytes)
+        PULLED_FILES.labels(self.bucket.kind).inc(len(self.objects))
 
     def writing(self) -> AbstractContextManager[None]:
         """As `Volume.writing`, of all these files."""
-        return self._means.volume.writing(self._total_bytes)
+        return self.means.volume.writing(self.total_bytes)
 
     def _prepare(self, stop: Stop) -> None:
         """Make the files that are empty, or come in parts. Raises DiskFull, AdapterError."""
-        sizes = self._means.sizes
+        part_bytes = self.means.part_bytes
         with self.writing():
-            self.reserved.grow(self._total_bytes)
+            self.reserved.grow(self.total_bytes)
             for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
                 stop.check()
-                size, length = stored.size_bytes, stored.size_bytes
-                if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
-                    length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
-                    self.cut[path] = Whole(stored, self.place)
+                size = length = stored.size_bytes
+                if size > part_bytes // FIRST_CONNECTIONS and stored.is_divisible and stored.is_versioned:
+                    length = min(part_bytes, -(-size // FIRST_CONNECTIONS))
+                    self.cut[path] = Whole(stored, self.bucket.place)
                 if path in self.cut or not size:
                     os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
-                self._parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
+                self.parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
 
     def _close(self, _stop: Stop) -> None:
         """Let go of what is open. No read goes on any more."""
@@ -193,9 +186,9 @@ class Pull:
                 os.close(file)
 
     def _grow_to(self, group: asyncio.TaskGroup, count: int) -> None:
-        self._wanted = max(self._wanted, min(count, self._most))
-        while self._at_work < self._wanted:
-            self._at_work += 1
+        self.wanted = max(self.wanted, min(count, self.most))
+        while self.at_work < self.wanted:
+            self.at_work += 1
             group.create_task(self._work(group))
 
     async def _watch(self, group: asyncio.TaskGroup) -> None:
@@ -205,38 +198,37 @@ class Pull:
         The last ones, which brought too little, end: a model beside this one has the larger share.
         """
         before = rate_before = 0
-        while self._at_work < self._most and self._parts:
+        while self.at_work < self.most and self.parts:
             await asyncio.sleep(_WINDOW_SECONDS)
             now = self.moved_bytes + self.ended * _FILE_WORTH_BYTES
             rate, before = now - before, now
             if not rate:
                 continue
             if rate < rate_before * _LEAST_GAIN:
-                self._wanted //= 2
+                self.wanted //= 2
                 return
             rate_before = rate
-            if self._parts:
-                self._grow_to(group, 2 * self._at_work)
+            if self.parts:
+                self._grow_to(group, 2 * self.at_work)
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time
-        while self._parts and self._at_work <= self._wanted:
-            async with self._turn():
-                began, taken = clock(), self._taken()
+        while self.parts and self.at_work <= self.wanted:
+            async with self.means.pulls.turn(self.bucket.endpoint, self.waits):
+                began, taken, is_first = clock(), self._taken(), not self.ended
                 if not taken:
                     return
-                await self._bucket.read([PartFile(self, part) for part in taken])
-                if not self._has_first and taken[0].length <= SMALL_BYTES:
-                    self._grow_to(group, min(int((clock() - began) * FILES_A_SECOND), len(self._parts) // LEAST_FILES))
-                self._has_first = True
-        self._at_work -= 1
+                await self.bucket.read([PartFile(self, part) for part in taken])
+                if is_first and taken[0].length <= SMALL_BYTES:
+                    self._grow_to(group, min(int((clock() - began) * FILES_A_SECOND), len(self.parts) // LEAST_FILES))
+        self.at_work -= 1
 
     def _taken(self) -> list[Part]:
         """One part, or some small files: as many as leave each connection some for another turn."""
-        count = min(MOST_FILES, max(1, len(self._parts) // (2 * self._at_work))) if self._has_first else 1
+        count = min(MOST_FILES, max(1, len(self.parts) // (2 * self.at_work))) if self.ended else 1
         taken: list[Part] = []
-        while self._parts and (not taken or (len(taken) < count and taken[0].length <= SMALL_BYTES)):
-            taken.append(self._parts.popleft())  # the largest come first
+        while self.parts and (not taken or (len(taken) < count and taken[0].length <= SMALL_BYTES)):
+            taken.append(self.parts.popleft())  # the largest come first
         return taken
 
 
@@ -249,7 +241,7 @@ class PartFile(Run):
 
     def __init__(self, pull: Pull, part: Part) -> None:
         whole = pull.cut.get(part.path)
-        super().__init__(whole or Whole(pull.objects[part.path], pull.place), part.start, part.length)
+        super().__init__(whole or Whole(pull.objects[part.path], pull.bucket.place), part.start, part.length)
         self.written_bytes = part.length
         self._pull = pull
         self._open = partial(open_file, f"{pull.folder}/{part.path}", is_new=whole is None)
@@ -271,6 +263,5 @@ class PartFile(Run):
         pull.open.discard(self._file)
         with pull.writing():
             os.close(self._file)
-        pull.reserved.wrote(self.length)
         pull.ended += 1
         super().end()

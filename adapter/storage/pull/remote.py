@@ -9,8 +9,8 @@ only once it was here, so opening such a model pulls it, unless the cache has wh
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from adapter.model import Artifact, Listing, SourceFile
 from adapter.ports import StoredModel
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.artifacts import Entry
-from adapter.storage.cache.cache import Cache, Wanted, artifact_of
-from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.storage.cache.cache import Cache
+from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, ArtifactRecord, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
@@ -42,30 +42,27 @@ _TICK_SECONDS = 0.01
 _log = structlog.stdlib.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class RemoteModel:
-    """Implements `Found` and `StoredModel`."""
+    """Implements `Found`, `StoredModel` and `Source`."""
 
-    def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
-        """
-        Args:
-            found: what was listed.
-            means: what it is read and pulled with.
-            search: that has found it.
-            bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
-        """
-        self.listing = found.listing
-        """As `StoredModel`."""
+    found: FoundModel
+    """What was listed."""
+    means: Means
+    """What it is read and pulled with."""
+    search: Search
+    """That has found it."""
+    bucket_for: Callable[[Waits], Bucket]
+    """The bucket for work that may go on for others: what it waits for is noted there."""
+
+    def __post_init__(self) -> None:
+        self.listing = self.found.listing
+        self.waits = self.search.waits
         self.contents: dict[StoredObject, bytes] = {}
-        """As `Wanted`."""
         self.is_known = True
         """Whether `listing` is of the model's files."""
-        self._found = found
-        self._means = means
-        self._waits = search.waits
-        self._origin = search.origin
-        self._bucket_for = bucket_for
-        self._read: dict[str, SourceFile] = {}
-        self._beside = {SCHEMA: found.schema} if found.schema is not None else {}
+        self._was_read: dict[str, SourceFile] = {}
+        self._beside = {SCHEMA: self.found.schema} if self.found.schema is not None else {}
         """What the artifact has of the schema."""
 
     async def open(self) -> StoredModel:
@@ -75,89 +72,83 @@ class RemoteModel:
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        stored = self._found.stored(file)
-        content = await self._means.cache.content(self._origin, stored)
+        stored = self.found.stored(file)
+        content = await self.means.cache.content(self.search.origin, stored)
         if content is None:
-            async with self._means.cache.heeding_refusals(self._origin):
-                content = await self._read_in_turn(stored, stored.size_bytes)
+            async with self.means.cache.heeding_refusals(self.search.origin):
+                content = await self.read_first(stored, stored.size_bytes)
         self.contents[stored] = content
         if file != self.listing.schema:
-            self._read[file.path] = file
+            self._was_read[file.path] = file
         return content
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`."""
         check_readable(file, self.listing.origin)
-        return await self._read_first(self._found.stored(file), file.size_bytes)
+        return await self._first(self.found.stored(file), file.size_bytes)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
-        wanted = {file.path: file for file in files} | self._read
+        wanted = {file.path: file for file in files} | self._was_read
 
         def objects() -> dict[str, StoredObject]:
-            return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()} | self._beside
+            return {f"{FILES}/{path}": self.found.stored(file) for path, file in wanted.items()} | self._beside
 
-        return (await self._take(await self._means.files.run_large(objects, len(wanted))))[0]
+        identity = Identity(self.search.origin, await self.means.files.run_large(objects, len(wanted)))
+        return (await self.means.cache.take(identity, self))[0]
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._means.cache.ends(artifact, files, self._waits)
+        return await self.means.cache.ends(artifact, files, self.waits)
 
     def close(self) -> None:
         """As `StoredModel`: nothing is held."""
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Wanted`."""
+        """As `Source`."""
         if missing:
-            await Pull(self._means, self._bucket_for(waits), staged, missing, reserved=reserved, waits=waits).run()
+            await Pull(self.means, self.bucket_for(waits), staged, missing, reserved, waits).run()
         return self.listing
 
-    async def _take(self, objects: Mapping[str, StoredObject]) -> tuple[Artifact, Listing]:
-        """The artifact of these objects, with one more user, and what it was made of. Raises as `fetch`; InvalidModel: as `unpack`."""
-        wanted = Wanted(
-            identity=Identity(self._origin, objects), is_versioned=self._found.listing.is_versioned, waits=self._waits,
-            contents=self.contents, read=self._read_in_turn, fill=self.fill,
-        )  # fmt: skip
-        return await self._means.cache.take(wanted)
+    async def read_first(self, stored: StoredObject, length: int) -> bytes:
+        """As `Source`."""
+        async with self.means.asks.turn(self.found.bucket.endpoint, self.waits):
+            return await self._first(stored, length)
 
-    async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
-        """With credentials of our own."""
-        async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
-            return await self._read_first(stored, length)
-
-    async def _read_first(self, stored: StoredObject, length: int) -> bytes:
+    async def _first(self, stored: StoredObject, length: int) -> bytes:
         is_whole = length == stored.size_bytes
-        read = Run(Whole(stored, self._found.bucket.place), 0, length) if is_whole else Read(stored, 0, length)
+        read = Run(Whole(stored, self.found.bucket.place), 0, length) if is_whole else Read(stored, 0, length)
         if length:
-            await self._found.bucket.read((read,))
+            await self.found.bucket.read((read,))
         return bytes(read.content)
 
 
 class PackedModel(RemoteModel):
     """A model in an archive. Made in a thread."""
 
-    def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
-        super().__init__(found, means=means, search=search, bucket_for=bucket_for)
-        self._objects = {ARCHIVE: found.stored(found.listing.files[0])} | self._beside
-        known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._identity = Identity(self.search.origin, {ARCHIVE: self.found.stored(self.listing.files[0])} | self._beside)
+        known = self.means.cache.listing(self._identity.key)
         self.is_known = known is not None
-        self.listing = known or found.listing
+        self.listing = known or self.listing
 
     async def open(self) -> StoredModel:
         """As `Found`: unpacked."""
-        return KeptModel(*await self._take(self._objects), self._means.cache, self._waits)
+        cache = self.means.cache
+        return KeptModel(*await cache.take(self._identity, self), cache, self.waits)
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`: a survey holds no artifact."""
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Wanted`."""
+        """As `Source`."""
         await super().fill(staged, missing, reserved, waits)
-        with waits.on(f"the unpacking of {self._found.listing.name!r}"):
-            return await self._means.unpacks.run(partial(self._unpack, staged, reserved))
+        with waits.on(f"the unpacking of {self.found.listing.name!r}"):
+            return await self.means.unpacks.run(partial(self._unpack, staged, reserved))
 
     def _unpack(self, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
-        packed, means = self._found.listing, self._means
+        packed, means = self.found.listing, self.means
         with means.volume.writing(packed.size_bytes):
             archive, target = staged / ARCHIVE, staged / FILES
             files = unpack(archive, name=packed.name, target=target, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
@@ -170,9 +161,10 @@ class PackedModel(RemoteModel):
                 files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
         reserved.change(-packed.size_bytes)
         listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
-        return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
+        return replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
 
 
+@dataclass(eq=False)
 class KeptModel:
     """
     A model that lies in an artifact, which is held until it is fetched, or closed: it was unpacked, or its store is
@@ -181,46 +173,45 @@ class KeptModel:
     Implements `StoredModel`.
     """
 
-    def __init__(
-        self, artifact: Artifact, listing: Listing, cache: Cache, waits: Waits, *, cause: str = "", paths: set[str] | None = None
-    ) -> None:
-        """
-        Args:
-            artifact: with a user more.
-            listing: what the store had.
-            cache: whose artifact it is.
-            waits: of the load.
-            cause: why the store is not asked for what the artifact has not.
-            paths: in the artifact; None: it has all.
-        """
-        self.listing = listing
-        self._artifact, self._cache, self._waits, self._cause, self._paths = artifact, cache, waits, cause, paths
-        self._is_held = True
+    artifact: Artifact
+    """With a user more."""
+    record: ArtifactRecord
+    cache: Cache
+    waits: Waits
+    """Of the load."""
+    cause: str = ""
+    """Why the store is not asked for what the artifact has not; empty: it has all."""
+    is_held: bool = True
+
+    @property
+    def listing(self) -> Listing:
+        """What the store had."""
+        return self.record.listing
 
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
         path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
         try:
-            return await self._cache.read(self._artifact, path, file.size_bytes)
+            return await self.cache.read(self.artifact, path, file.size_bytes)
         except OSError as error:
-            raise SourceUnavailable(self._cause or f"{file.path!r} cannot be read: {error.strerror}") from error
+            raise SourceUnavailable(self.cause or f"{file.path!r} cannot be read: {error.strerror}") from error
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`."""
-        if self._paths is not None and not self._paths.issuperset(f"{FILES}/{file.path}" for file in files):
-            raise SourceUnavailable(self._cause)
-        self._is_held = False
-        return self._artifact
+        if self.cause and not {file.path for file in self.record.files}.issuperset(f"{FILES}/{file.path}" for file in files):
+            raise SourceUnavailable(self.cause)
+        self.is_held = False
+        return self.artifact
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._cache.ends(artifact, files, self._waits)
+        return await self.cache.ends(artifact, files, self.waits)
 
     def close(self) -> None:
         """As `StoredModel`."""
-        if self._is_held:
-            self._cache.abandon(self._artifact)
+        if self.is_held:
+            self.cache.abandon(self.artifact)
 
 
 async def stale(cache: Cache, entry: Entry, cause: str, waits: Waits) -> KeptModel | None:
@@ -230,7 +221,7 @@ async def stale(cache: Cache, entry: Entry, cause: str, waits: Waits) -> KeptMod
     _log.warning("cache.stale", model=record.listing.origin, cause=cause)
     CACHE_REQUESTS.labels("stale").inc()
     CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in record.files))
-    return KeptModel(artifact_of(entry), record.listing, cache, waits, cause=cause, paths={file.path for file in record.files})
+    return KeptModel(entry.artifact, record, cache, waits, cause)
 
 
 async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:

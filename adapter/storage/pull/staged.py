@@ -9,17 +9,13 @@ that cannot be computed, are not compared. Runs in threads.
 from __future__ import annotations
 
 import base64
-import os
-import stat
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from adapter.errors import SourceUnavailable
 from adapter.storage.bucket import Read, StoredObject
 from adapter.storage.checksums import MOST_HASHED_BYTES, Checksum, Running, combined, running
 from adapter.storage.search import shown
-from adapter.volume.volume import FILE_MODE
 
 
 class Whole:
@@ -99,18 +95,3 @@ class Run(Read):
         if self._running is not None:
             self._whole.ran(self.start, self.length, self._running.digest())
         super().end()
-
-
-def open_file(path: str | Path, *, is_new: bool) -> int:
-    """To write. What is new must not be there: a file with a second name elsewhere is not ours to change. Raises OSError."""
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    file = os.open(path, flags, FILE_MODE)
-    if is_new:
-        try:
-            if stat.S_IMODE(os.fstat(file).st_mode) != FILE_MODE:  # our umask; of NFS, fchmod is a round trip, and fstat none
-                os.fchmod(file, FILE_MODE)
-        except BaseException:
-            os.close(file)
-            os.unlink(path)  # noqa: PTH108 - another try finds nothing in the way
-            raise
-    return file

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
@@ -64,7 +63,7 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
         root=folder / "models",
         volume=volume,
         space=Space(volume.cache_dir, cache_bytes, refuses=False),
-        sizes=PartSizes(MIB, MIB),
+        part_bytes=MIB,
         jitter=lambda: 1.0,
     )
 

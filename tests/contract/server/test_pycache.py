@@ -25,4 +25,4 @@ async def test_an_empty_pycache_does_not_disturb_loading(rig: Rig) -> None:
     await server.unload("m")
     await rig.repository.remove("m")
     assert os.listdir(rig.repository.folder) == os.listdir(rig.volume.trash_dir) == []
-    assert rig.volume.trash.size_bytes() == 0
+    assert rig.volume.left_bytes() == 0

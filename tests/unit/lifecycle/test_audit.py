@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 from adapter.errors import ServerError
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.looks import LOOK_SECONDS
-from adapter.lifecycle.reconciler import Step
 from adapter.model import Layout
 from adapter.telemetry.metrics import INVENTORY_DRIFT
 from tests.builders import a_spec
@@ -111,7 +110,7 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
     await lifecycle.status()
     world.memory.clear()
     world.trace.clear()
-    lifecycle._reconciler.begin(Step.LOOK)
+    lifecycle._reconciler._has_news.set()
     await asyncio.sleep(2 * LOOKED)
     assert "index" not in world.trace
     world.let_go("purge")

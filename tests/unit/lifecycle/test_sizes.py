@@ -127,8 +127,8 @@ def test_disk_size_is_file_bytes(sizes: Facts) -> None:
 def test_a_measured_size_is_remembered_for_what_is_asked_under_any_id(sizes: Facts) -> None:
     measured(sizes, A, 1_000_000, 33 * MIB)
     assert sizes.blind(a_spec("models/a", model_id="other", model_type="onnx")) == 33 * MIB
-    assert sizes.blind(a_spec("models/b", model_id="a", model_type="onnx")) == sizes.default_bytes
-    assert sizes.blind(a_spec("models/a", model_id="a", model_type="onnx", storage_key="other")) == sizes.default_bytes
+    assert sizes.blind(a_spec("models/b", model_id="a", model_type="onnx")) == sizes.default_bytes()
+    assert sizes.blind(a_spec("models/a", model_id="a", model_type="onnx", storage_key="other")) == sizes.default_bytes()
 
 
 def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(sizes: Facts) -> None:
@@ -193,7 +193,7 @@ def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Fa
             sizes.admit(of(None), spec, 1_000_000, content(spec))
         sizes.admit(of(None), spec, 1_000_000, content(spec, etag="e2"))
     assert sizes.given(GIVEN) is None, "storage must tell whether it is the same"
-    assert (sizes.blind(GIVEN), sizes.blind(A)) == (500 * MIB, sizes.default_bytes)
+    assert (sizes.blind(GIVEN), sizes.blind(A)) == (500 * MIB, sizes.default_bytes())
 
 
 def test_what_has_no_version_is_tried_anew(sizes: Facts) -> None:

@@ -126,3 +126,16 @@ async def test_a_sweep_that_fails_does_not_leave_the_adapter_unready(world: Worl
 
     assert lifecycle.registry.is_complete
     assert lifecycle.readiness() is None
+
+
+async def test_what_triton_loses_while_the_take_over_fails_comes_back(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.fail("inventory", VolumeFailed("the models cannot be listed"), times=1000)
+    lifecycle = make()
+    lifecycle.start()
+    await until_told(lifecycle, "cannot be listed")
+    await lifecycle.load(A)
+    world.restart_triton()
+    await asyncio.sleep(30)
+
+    assert not lifecycle.registry.is_complete
+    assert world.memory == {"a": "READY"}

@@ -1,4 +1,4 @@
-"""Memory of GPUs, from metrics as a Triton with two of them has told them, and from an exporter that misbehaves."""
+"""Memory of GPUs, from metrics as a Triton with an H100 has told them, and from an exporter that misbehaves."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ RECORDED = b"""# HELP nv_inference_request_success Number of successful inferenc
 nv_inference_request_success{model="digits",version="1"} 17
 # HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
 # TYPE nv_gpu_memory_total_bytes gauge
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-9b9f60e9-8adb-cd42-83eb-9b3b1a5f7a11"} 85899345920
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-dcafe381-ddcd-2122-7fe0-6d559997ea0a"} 85520809984
 nv_gpu_memory_total_bytes{gpu_uuid="GPU-0c3d4e7c-1111-2222-3333-444455556666"} 8.589934592e+10
 # HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
 # TYPE nv_gpu_memory_used_bytes gauge
-nv_gpu_memory_used_bytes{gpu_uuid="GPU-9b9f60e9-8adb-cd42-83eb-9b3b1a5f7a11"} 1073741824
+nv_gpu_memory_used_bytes{gpu_uuid="GPU-dcafe381-ddcd-2122-7fe0-6d559997ea0a"} 618659840
 nv_gpu_memory_used_bytes{gpu_uuid="GPU-0c3d4e7c-1111-2222-3333-444455556666"} 0.000000
 """
-"""The lines of a real one's that matter, in its form."""
+"""Triton 2.51 with driver 580.159; the second GPU is added in the same form, with numbers that Prometheus also allows."""
 
 
 def test_used_and_total_of_each_gpu() -> None:
     assert parsed(RECORDED) == {
-        "GPU-9b9f60e9-8adb-cd42-83eb-9b3b1a5f7a11": Device(1 << 30, 80 << 30),
+        "GPU-dcafe381-ddcd-2122-7fe0-6d559997ea0a": Device(618_659_840, 85_520_809_984),
         "GPU-0c3d4e7c-1111-2222-3333-444455556666": Device(0, 85_899_345_920),
     }
 

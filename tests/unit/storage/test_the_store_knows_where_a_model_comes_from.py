@@ -38,7 +38,7 @@ async def test_local_or_pulled(tmp_path, volume, embedded, fields, is_local, cal
     path = fields.pop("path", "{root}/helped/m").format(root=rig.root)
     rig.bucket.put(f"{path.strip('/')}/other", b"12345")
     spec = a_spec(path, **{"disk_size_bytes": 3} | fields)
-    listing = (await opened(rig.store, spec)).listing if call == "open" else (await rig.store.survey(spec, 20)).listing
+    listing = (await opened(rig.store, spec)).listing if call == "open" else (await rig.store.survey(spec, 20, lambda _: ())).listing
     assert [file.path for file in listing.files] == (["file"] if is_local else ["other"])
     assert bool(rig.bucket.calls) is not is_local
     rig.store.close()

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from adapter.errors import ListenError
 from adapter.telemetry import http as telemetry_http
 from adapter.telemetry import metrics
-from adapter.telemetry.http import CONNECTIONS, STUCK_AFTER_SECONDS, Heartbeat, TelemetryServer
+from adapter.telemetry.http import CONNECTIONS, STUCK_AFTER_SECONDS, TelemetryServer
 from adapter.triton.server import Health, Stuck
 from tests.tables import metrics_markdown
 
@@ -37,7 +37,7 @@ def serving(
     notice: Callable[[], str | None] = lambda: None,
     triton: Callable[[], Health] | None = None,
 ) -> Iterator[TelemetryServer]:
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock or Clock()), readiness=readiness, notice=notice, triton=triton)
+    server = TelemetryServer(port=0, readiness=readiness, notice=notice, triton=triton, clock=clock or Clock())
     try:
         yield server
     finally:
@@ -165,7 +165,7 @@ def test_port_in_use_is_one_sentence() -> None:
     """Another adapter, or ModelMesh's own metrics."""
     with serving() as first:
         with pytest.raises(ListenError, match=f"METRICS_PORT {first.port} cannot be used: address already in use"):
-            TelemetryServer(port=first.port, heartbeat=Heartbeat(), readiness=lambda: None)
+            TelemetryServer(port=first.port, readiness=lambda: None)
         assert ask(first, "/healthz")[0] == 200
 
 

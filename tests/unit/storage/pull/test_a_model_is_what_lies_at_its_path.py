@@ -7,7 +7,6 @@ import time
 import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.ports import nothing
 from adapter.storage.bucket import Page, StoredObject
 from adapter.storage.pull import listing
 from adapter.storage.pull.listing import find_model
@@ -172,7 +171,7 @@ ASKED = [
 def test_one_listing_finds_a_model(keys, files, asked):
     """The folder is listed by itself only where its siblings fill a page, and whatever is found is told to the search once."""
     bucket, search = filled(*keys, page_objects=25), make_search()
-    search.wanted = nothing
+    search.wanted = lambda _: ()
     found = find(bucket, "m", search=search)
     assert paths(found) == files
     assert bucket.calls == [f"list {prefix}" for prefix in asked]
