@@ -78,7 +78,7 @@ class Store:
             root: ROOT_MODEL_DIR, where models that were already pulled are.
             volume: a claimed volume.
             space: the volume's budget; without one nothing idle is kept.
-            digests: with the salt under which the cache remembers who was given what; without them a new one.
+            digests: with the salt of the cache's owners; without them a new one.
             clients: how to reach a bucket.
             part_bytes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.

@@ -259,7 +259,7 @@ def parsed(document: bytes, root: str, *, most_tags: int) -> Element:
     if document.count(b"<") > most_tags or sum(1 for _ in _ATTRIBUTE.finditer(document)) > _MOST_ATTRIBUTES:
         raise ValueError("more than a page can have")
     if any(document.find(b"<", at, at + _MOST_TEXT_BYTES) < 0 for at in range(0, len(document) - _MOST_TEXT_BYTES, _MOST_TEXT_BYTES)):
-        raise ValueError("a text that is no name")
+        raise ValueError("a text that is not a name")
     if b"\0" in document or b"<!DOCTYPE" in document or b"<!ENTITY" in document:
         raise ValueError("entities, or UTF-16: the one other encoding that the parser takes")
     found = fromstring(document, XMLParser(encoding="utf-8"))  # noqa: S314 - see above

@@ -110,7 +110,7 @@ class Means:
     blocking: Workers
     """Threads for what blocks on this machine: files of the secret, and where botocore says that a bucket is."""
     asking: Workers
-    """Threads that wait for those who give out credentials."""
+    """Threads that wait for servers of credentials."""
     guard: Guard = FREE
     """Of endpoints that only a request names."""
 

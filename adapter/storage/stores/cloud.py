@@ -278,9 +278,9 @@ class CloudBucket:
             names = (*page.folders, *(each.key for each in page.objects))
             longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
             if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
-                raise ValueError("more rows than a page has (small servers do not heed a smaller limit), or a name that is none")
+                raise ValueError("more rows than a page has (small servers ignore a smaller limit), or a name that is not valid")
             if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
-                raise ValueError("a token that is too long, or a size that is none")
+                raise ValueError("a token that is too long, or a size that is not a number")
         except NO_ANSWER as error:
             raise self._where.foreign(self.owner) from error
         return page
