@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pycurl
 
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, TooMuch, Unanswered
-from adapter.storage.net.messages import ERROR_BYTES, Head, Request, head_of
+from adapter.storage.net.messages import ERROR_BYTES, Head, Request, Sink, head_of
 
 HEAD_BYTES = 256 * 1024
 """Most that status line and headers may have. S3, GCS and Azure send less than 16 KiB."""
@@ -52,6 +52,8 @@ class Transfer:
         self._head = Head()
         self._has_head = self._is_good = False
         """The head is whole; and it is of status 200 or 206."""
+        self._sink: Sink | None = None
+        """Takes the body; None: the head keeps it."""
         self._lines: list[bytes] = []
         self._head_bytes = 0
         self._came_bytes = self._pieces = self._seen_pieces = 0
@@ -109,9 +111,11 @@ class Transfer:
         self._flush()
         if self.failure is not None:
             raise self.failure
-        if self._is_good:
-            self.request.sink.end()
-        following = self.request.then() if self._is_good and self.request.then is not None else None
+        if not self._is_good:
+            return False
+        if self._sink is not None:
+            self._sink.end()
+        following = self.request.then(self._head)
         if following is not None:
             self._reset(following)
         return following is not None
@@ -161,8 +165,9 @@ class Transfer:
         self._head, self._lines = head, []
         self._has_head, self._is_good = head.status >= 200, head.status in (200, 206)
         self._heard = time.monotonic() if self._has_head else self._heard
-        if self._is_good:
-            self.request.sink.begin(head)
+        self._sink = self.request.sink if self._is_good else None
+        if self._sink is not None:
+            self._sink.begin(head)
 
     def _body(self, chunk: memoryview) -> int | None:
         """Bytes of the body, 16 KiB at most. As `_header`. There are 65,000 of these in a GiB: a call more in each is 5 % of its CPU."""
@@ -188,7 +193,7 @@ class Transfer:
         most_bytes = self.request.most_bytes if self._is_good else ERROR_BYTES
         if self._came_bytes > most_bytes:
             raise TooMuch("an answer" if self._is_good else "an error", most_bytes)
-        if not self._is_good:
-            self._head.error += bytes(self._buffer[:filled])
+        if self._sink is None:
+            self._head.body += self._buffer[:filled]
         elif filled:
-            self.request.sink.take(self._buffer[:filled])
+            self._sink.take(self._buffer[:filled])

@@ -237,7 +237,7 @@ def code_in(head: Head) -> str:
 
     Source: Amazon S3 API Reference, Error responses; Azure Storage, Status and error codes.
     """
-    found = _CODE_OF_XML.search(head.error)
+    found = _CODE_OF_XML.search(head.body)
     return found[1].decode(errors="replace") if found else head.headers.get("x-ms-error-code", "")
 
 

@@ -175,11 +175,11 @@ def _asked(connection: AzureConnection, words: str, asking: Tokens) -> Token:
     url = f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token"
     fields = {"client_id": client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials", **proof}
     began, headers = time.time(), {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-    head, content = asking.send("POST", url, headers, urlencode(fields))
+    head = asking.send("POST", url, headers, urlencode(fields))
     if head.status != OK:
         raise NoCredentialsError(f"{failed} (HTTP {head.status})")
     try:
-        answer = msgspec.json.decode(content, type=_Answer)
+        answer = msgspec.json.decode(head.body, type=_Answer)
         return Token(answer.access_token, words, began + min(int(answer.expires_in), 10**9))
     except ValueError as error:
         raise TokensAwayError(asking.place) from error

@@ -27,7 +27,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
-from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
+from adapter.storage.net.messages import Access, Head, Request, proxy_for
 from adapter.storage.secret.fields import Secret, check_client_pem, checked_endpoint, is_same_endpoint, is_same_origin, origin
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
@@ -143,7 +143,7 @@ class HttpBucket:
             head = await self._sent(prefix, {"Range": "bytes=0-0"}, first, PAGE_BYTES)
         except _EnoughError:
             head = first.head
-        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=bool(first.content)),))
+        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=first.has_come),))
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
@@ -204,7 +204,7 @@ class HttpBucket:
             access = replace(self._own if is_own else self._redirected, proxy=proxy_for(url.geturl()))
             given = {"User-Agent": USER_AGENT, **(self._headers if is_own else {}), **headers, "Accept-Encoding": "identity"}
             try:
-                head = await self._engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
+                head = await self._engine.fetch(Request(url.geturl(), given, access, most_bytes, sink), written_bytes=written)
             except Unanswered as failure:
                 if isinstance(failure, DeniedAddress) and not is_own:
                     denied = "to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"
@@ -233,20 +233,25 @@ class _EnoughError(Exception):
     """The answer is whole as far as it is wanted."""
 
 
-class _FirstByte(Collected):
+class _FirstByte:
     """Takes one byte, or the head alone where the server knows no ranges."""
+
+    head, has_come = Head(), False
 
     def begin(self, head: Head) -> None:
         """As `Sink`. Raises `_EnoughError`: of the whole file the head is enough."""
-        super().begin(head)
+        self.head = head
         if head.status == OK:
             raise _EnoughError
 
     def take(self, chunk: memoryview) -> None:
         """As `Sink`. Raises `_EnoughError`: more would come than was asked for."""
-        super().take(chunk)
+        self.has_come = True
         if self.head.headers.get("content-length") != "1":
             raise _EnoughError
+
+    def end(self) -> None:
+        """As `Sink`."""
 
 
 def _version_of(headers: Mapping[str, str]) -> str:

@@ -70,8 +70,8 @@ class Identity:
 
 def _sent(asking: Tokens, url: str, method: str = "GET", body: Any = None, *, headers: Mapping[str, str] | None = None, **_: Any) -> Any:
     """As google-auth's transport. Raises TokensAwayError."""
-    head, data = asking.send(method, url, headers or {}, body)
-    return SimpleNamespace(status=head.status, headers=head.headers, data=data)
+    head = asking.send(method, url, headers or {}, body)
+    return SimpleNamespace(status=head.status, headers=head.headers, data=head.body)
 
 
 def _of_key(connection: GcsConnection) -> Any:

@@ -23,7 +23,7 @@ from xml.etree.ElementTree import Element
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
-from adapter.storage.net.messages import Collected, Head, Trust
+from adapter.storage.net.messages import Head, Trust
 from adapter.storage.secret.fields import is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.answers import OK, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
@@ -180,7 +180,7 @@ class S3Bucket(CloudBucket):
         Raises SourceUnavailable: another try may be answered.
         """
         whole = self.object(Read(wanted, 0, wanted.size_bytes))
-        head = await self._answer(self._request(await self._proof(), whole, Collected(), method="HEAD"))
+        head = await self._answer(self._request(await self._proof(), whole, method="HEAD"))
         if is_passing(head.status) and head.status != 501:
             raise self._where.refused(head, key=wanted.key)
         is_version = etag_of(head.headers.get("etag")) == wanted.etag

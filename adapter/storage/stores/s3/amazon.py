@@ -141,14 +141,14 @@ def _answered(asking: Tokens, request: AWSPreparedRequest, *, is_optional: bool 
     headers = {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()}
     body = cast("str | bytes | None", request.body) if request.method != "GET" else None
     try:
-        head, answer = asking.send(request.method, request.url, headers, body, uses_proxies=uses_proxies)
+        head = asking.send(request.method, request.url, headers, body, uses_proxies=uses_proxies)
     except TokensAwayError as away:
         # an instance whose hops are limited lets a pod ask for a token (PUT), and never answers
         is_there = not isinstance(away.answer, Unanswered) or (away.answer.was_connected and request.method == "GET")
         if is_there or not is_optional:
             raise
         raise boto.EndpointConnectionError(endpoint_url=request.url, error=away) from away
-    raw = SimpleNamespace(stream=lambda: iter((answer,)))
+    raw = SimpleNamespace(stream=lambda: iter((head.body,)))
     return AWSResponse(request.url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
 
 
