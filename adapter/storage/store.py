@@ -38,7 +38,7 @@ from adapter.storage.pull.remote import PackedModel, RemoteModel, found_soon, st
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
-from adapter.storage.stores.clients import Clients, KeptClients
+from adapter.storage.stores.clients import Buckets, Clients
 from adapter.storage.stores.clients import Means as ClientMeans
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from adapter.storage.stores.tries import RetriedBucket, endpoints
@@ -68,7 +68,7 @@ class Store:
         volume: Volume,
         space: Space | None = None,
         digests: Digests | None = None,
-        clients: KeptClients | None = None,
+        clients: Buckets | None = None,
         sizes: PartSizes = PART_SIZES,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -79,7 +79,7 @@ class Store:
             volume: a claimed volume.
             space: the volume's budget; without one nothing idle is kept.
             digests: with the salt under which the cache remembers who was given what; without them a new one.
-            clients: how to reach a bucket.
+            clients: gives the bucket of a config.
             sizes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.
         """
@@ -95,7 +95,7 @@ class Store:
         self._mounted = Mounted(settings.pvc_mounts, root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR))
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
-        self._clients = clients or Clients(BUCKETS, means)
+        self._bucket = clients or Clients(BUCKETS, means).bucket
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
         self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
@@ -121,7 +121,7 @@ class Store:
             try:
                 config = await self._config(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
                 if config.type in BUCKETS:
-                    await self._clients.warm(config)
+                    await self._bucket(config)
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
@@ -193,7 +193,7 @@ class Store:
 
     async def _find_in_bucket(self, config: StorageConfig, search: Search) -> Found:
         with search.waits.on(f"a client for {config.label}"):
-            bare = await self._clients.bucket(config)
+            bare = await self._bucket(config)
 
         def bucket_for(waits: Waits) -> Bucket:
             return self._retried(bare, waits, reader=search.origin) if search.wanted is None else bare  # a survey has no time for that

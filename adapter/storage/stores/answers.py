@@ -83,10 +83,6 @@ class Where:
         hint = self._hint if cause == CUT else ""
         return SourceUnavailable(f"{self.words} {problem}: {cause}{hint}", can_pass=failure.can_pass, cause=cause)
 
-    def foreign(self, owner: str) -> SourceUnavailable:
-        """An answer in another language. `owner`: whose it is not, `Google's`."""
-        return SourceUnavailable(f"{self.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}")
-
     def wrong(self, what: str) -> SourceUnavailable:
         """An answer that is not what was asked for, which can pass: `ended the body of 'k' 5 bytes early`."""
         return SourceUnavailable(f"{self.words} {what}")
@@ -94,10 +90,6 @@ class Where:
     def other_range(self, key: str) -> SourceUnavailable:
         """The body has other bytes than the bytes that were asked for."""
         return self.wrong(f"did not answer the range of {key!r} that was asked for")
-
-    def ended_early(self, key: str, missing: int) -> SourceUnavailable:
-        """A body without its last bytes."""
-        return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early", cause="its answers end early")
 
     def changed(self, key: str, why: str, what: str = "was replaced") -> SourceChanged:
         """The object is not the listed one. `why`: `another ETag`."""
@@ -207,7 +199,7 @@ class Body:
     def end(self) -> None:
         """As `Sink`."""
         if missing := self._read.missing - len(self._held):
-            raise self._where.ended_early(self._read.wanted.key, missing)
+            raise self._where.wrong(f"ended the body of {self._read.wanted.key!r} {missing} bytes early")
         if self._held:
             self._read.give(self._held)
         self._read.end()

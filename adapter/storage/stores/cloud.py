@@ -247,7 +247,7 @@ class CloudBucket:
         elif away.answer is not None:
             error = giver.refused(away.answer, away.code, kind=SourceUnavailable)
         else:
-            error = giver.foreign(self.owner)
+            error = giver.wrong(f"gave an answer that is not {self.owner}")
         if isinstance(error, SourceUnavailable):
             error.is_of_giver = True
         return error
@@ -279,7 +279,7 @@ class CloudBucket:
             if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
                 raise ValueError("a token that is too long, or a size that is none")
         except NO_ANSWER as error:
-            raise self._where.foreign(self.owner) from error
+            raise self._where.wrong(f"gave an answer that is not {self.owner}") from error
         return page
 
     def _check(self, head: Head, read: Read) -> None:

@@ -11,7 +11,7 @@ configured server only, and not any more once a redirect has led away from it; i
 because the server alone has chosen them. Queries never appear in a text: they may be signatures.
 
 A version is a strong ETag, or else a weak one, or else the date of the last change; the last two can
-miss a change within their grain, which the length of the file then has to tell.
+miss a change within their grain, which the length of the file then has to tell. No condition is sent: each answer's head is compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit
 
@@ -148,9 +148,8 @@ class HttpBucket:
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
         for read in (read for read in reads if read.missing):
-            wanted, is_range = read.wanted, read.wanted.is_divisible and read.missing < read.wanted.size_bytes
-            headers = _guards(wanted.etag, is_range=is_range) | ({"Range": read.range} if is_range else {})
-            body = Body(read, self._where, self._check, _checksums_of)
+            wanted, body = read.wanted, Body(read, self._where, self._check, _checksums_of)
+            headers = {"Range": read.range} if wanted.is_divisible and read.missing < wanted.size_bytes else {}
             head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=read.written_bytes)
             if head.status not in (OK, PARTIAL):
                 raise self._where.refused(head, key=wanted.key)
@@ -163,7 +162,7 @@ class HttpBucket:
             if (first, last) != (0, 0):
                 raise self._where.other_range(key)
             if not has_come:
-                raise self._where.ended_early(key, 1)
+                raise self._where.wrong(f"ended the body of {key!r} 1 bytes early")
             is_divisible = bool(version)
         elif head.status == 416 and size == 0:
             is_divisible = True
@@ -177,8 +176,8 @@ class HttpBucket:
         return StoredObject(key, size, version, is_divisible)
 
     def _check(self, head: Head, read: Read) -> None:
-        """The body is of the listed version."""
-        if not _is_held_to(read.wanted.etag, _version_of(head.headers), is_part=head.status == PARTIAL):
+        """The body is of the listed version, as far as there is one."""
+        if read.wanted.etag and _version_of(head.headers) != read.wanted.etag:
             raise self._where.changed(read.wanted.key, "another ETag or date")
         self._check_encoding(read.wanted.key, head)
 
@@ -275,25 +274,6 @@ def _listed_version_of(headers: Mapping[str, str]) -> str:
     if version.startswith(_DATE) and _seconds(headers.get("date")) == int(version.removeprefix(_DATE)):
         return ""
     return version
-
-
-def _guards(version: str, *, is_range: bool) -> dict[str, str]:
-    """Request headers that make a server refuse another version, or send it whole instead of the range."""
-    if not version or version.startswith(_WEAK):
-        return {}
-    name, value = "If-Match", f'"{version}"'
-    if version.startswith(_DATE):
-        name, value = "If-Unmodified-Since", formatdate(int(version.removeprefix(_DATE)), usegmt=True)
-    return {name: value, "If-Range": value} if is_range else {name: value}
-
-
-def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
-    """
-    Whether an answer is of the wanted version, as far as there is one.
-
-    A part that was asked for by date need not name its date again (RFC 9110, 15.3.7).
-    """
-    return not wanted or version == wanted or (not version and is_part and wanted.startswith(_DATE))
 
 
 def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
