@@ -141,6 +141,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         """Raises StartError: the process cannot have one more thread."""
+        self._thread = Workers(name, 1)
         self._is_open, self._lock = True, threading.Lock()
         """Guarded by the lock: what is ordered is done."""
         self._orders: deque[Callable[[], None]] = deque()
@@ -154,11 +155,7 @@ class Worker:
         """When the times of the transfers are looked at next."""
         self._running: dict[Any, Transfer] = {}
         """By handle of libcurl."""
-        try:
-            threading.Thread(target=self._run, name=name, daemon=True).start()
-        except RuntimeError as error:
-            self._end_thread()
-            raise StartError(f"thread {name!r} cannot start: {error} (is there a limit of processes?)") from error
+        self._thread.submit(self._run)
 
     @property
     def transfers(self) -> int:
@@ -191,8 +188,8 @@ class Worker:
         while self._is_open or self._orders:
             try:
                 self._turn()
-            except pycurl.error as error:  # libcurl's own state is in doubt: what runs is tried again by its owners
-                _log.error("source.engine_failed", error=str(error))
+            except Exception as error:  # noqa: BLE001 - libcurl's own state is in doubt: what runs is tried again by its owners
+                _log.error("source.engine_failed", error=repr(error))
                 self._stop(Unanswered("the transfer failed"), *self._running.values())
         self._end_thread()
 
@@ -201,6 +198,7 @@ class Worker:
         self._multi.close()
         self._epoll.close()
         os.close(self._wake)
+        self._thread.close()
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""

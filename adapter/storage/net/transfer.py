@@ -26,6 +26,16 @@ BUFFER_BYTES = 512 * 1024
 """libcurl gives 16 KiB at a time, and a call of a sink costs as much as some of these."""
 _SUPPRESS_CONNECT_HEADERS = 265
 """Source: curl/curl.h; pycurl has no name for it."""
+_OPTIONS = {
+    pycurl.NOSIGNAL: 1,
+    pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
+    pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
+    pycurl.MAXAGE_CONN: _KEPT_SECONDS,
+    pycurl.BUFFERSIZE: _RECEIVED_BYTES,
+    pycurl.PATH_AS_IS: 1,
+    _SUPPRESS_CONNECT_HEADERS: 1,
+}
+"""Of every request."""
 _FEW_PIECES, _LEAST_MEAN_BYTES = 4096, 256
 """Of a body in chunks: around tiny ones there may be framing without end, of which libcurl tells nothing."""
 _OF_LIBCURL = ("Accept", "Content-Type", "Expect")
@@ -65,14 +75,9 @@ class Transfer:
 
     def _made(self) -> Any:
         curl, request = pycurl.Curl(), self.request
-        curl.setopt(pycurl.NOSIGNAL, 1)
-        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        for option, value in _OPTIONS.items():
+            curl.setopt(option, value)
         curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
-        curl.setopt(pycurl.MAXAGE_CONN, _KEPT_SECONDS)
-        curl.setopt(pycurl.BUFFERSIZE, _RECEIVED_BYTES)
-        curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
-        curl.setopt(pycurl.PATH_AS_IS, 1)
         curl.setopt(pycurl.HEADERFUNCTION, self._header)
         curl.setopt(pycurl.WRITEFUNCTION, self._body, use_memoryview=True)
         if request.method == "HEAD":
@@ -141,9 +146,7 @@ class Transfer:
         if not self._has_head:  # libcurl bounds what comes before the request is sent
             silent_seconds -= float(self.curl.getinfo(pycurl.PRETRANSFER_TIME)) or CONNECT_SECONDS + TICK_SECONDS
         if silent_seconds > ANSWER_SECONDS:
-            is_trickle = self._head_bytes > 0 and not self._has_head
-            what = "the headers of its answer did not end" if is_trickle else "no answer"
-            self.failure = Unanswered(f"{what} within {ANSWER_SECONDS} s", was_connected=not is_trickle)
+            self.failure = Unanswered(f"no answer within {ANSWER_SECONDS} s", was_connected=True)
         return self.failure is not None
 
     def _header(self, line: bytes) -> int | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -49,6 +49,7 @@ _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _VERSION = "2021-12-02"
 """`x-ms-version`: the first one that tells names in another encoding where XML cannot hold them."""
+_MEANINGS: dict[str, type[AdapterError]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
 _MOST_TAGS = 120 * PAGE_OBJECTS + 1000
 """A blob has up to 40 properties; the rest is for metadata. Four times as many in a page of `AzureBucket.most_rows`."""
 _SIGNED = ("content-encoding", "content-language", "content-length", "content-md5", "content-type", "date", "if-modified-since",
@@ -201,11 +202,11 @@ class AzureBucket(CloudBucket):
 
     kind = "azure"
     owner = "Azure's"
-    query: ClassVar[Mapping[str, str]] = {"restype": "container", "comp": "list", "include": "metadata"}
+    query = (("restype", "container"), ("comp", "list"), ("include", "metadata"))
     limit = "maxresults"
     most_rows = 250  # 4 MiB are enough for 16 KiB of each. Metadata, which must be asked for, is up to 8 KiB
     continuation = "marker"
-    meanings: ClassVar[Mapping[str, type[AdapterError]]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
+    meanings = _MEANINGS
 
     def __init__(self, connection: AzureConnection, means: Means, tokens: Token | Tokens, config: StorageConfig) -> None:
         name, host = container_of(config), connection.host

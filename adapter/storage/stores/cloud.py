@@ -144,9 +144,7 @@ class CloudBucket:
     kind = ""
     owner: ClassVar[str]
     """For people, of answers: `Google's`."""
-    gives: ClassVar[str] = "tokens"
-    """For people: what is given out to those who ask for credentials."""
-    query: ClassVar[Mapping[str, str]]
+    query: ClassVar[Sequence[tuple[str, str]]]
     """Of each listing."""
     limit: ClassVar[str]
     """Of a listing's query: how many rows a page has."""
@@ -193,7 +191,7 @@ class CloudBucket:
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        fields = {**self.query, "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
+        fields = {**dict(self.query), "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
         fields |= ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
         target = f"{self.listing}?{urlencode(sorted(fields.items()), quote_via=quote, safe='~')}"
         pages = []
@@ -241,7 +239,7 @@ class CloudBucket:
         return token.value
 
     def _away(self, away: TokensAwayError) -> AdapterError:
-        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", url="")
+        giver = replace(self._where, words=f"{away.place}, which gives out credentials for {self.words},", url="")
         if isinstance(away.answer, Unanswered):
             error = giver.unreachable(away.answer)
         elif away.answer is not None:

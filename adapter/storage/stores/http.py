@@ -34,10 +34,11 @@ from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AG
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import PAGE_BYTES
 
+_OF_CLIENT = Binding(credentials=("client_certificate", "client_key"), whole=(("client_certificate", "client_key"),))
 BINDING = Binding(
     places={"url": is_same_origin},
-    credentials=("headers", "client_certificate", "client_key"),
-    whole=(("headers",), ("client_certificate", "client_key")),
+    credentials=("headers", *_OF_CLIENT.credentials),
+    whole=(("headers",), _OF_CLIENT.credentials),
     collection="headers",
     fixed=("headers.host",),
 )
@@ -53,7 +54,6 @@ _OURS = frozenset({
 MAX_REDIRECTS = 5
 _WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
-_CODINGS = (*_GZIP, "br", "compress", "deflate", "x-compress", "zstd")
 _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-8")
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
 
@@ -64,15 +64,14 @@ def connection(config: StorageConfig) -> Connection:
 
     Raises InvalidRequest, with the field's name.
     """
-    certificate, key = config.text("client_certificate"), config.secret("client_key")
-    if (certificate is None) != (key is None):
-        raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
-    reached = fields_of(config, place="url")
-    if certificate and key:
-        client_pem = Secret(f"{certificate}\n{key.reveal()}\n")
-        check_client_pem(client_pem.reveal(), config.label)
-        reached["keys"] = (("client_pem", client_pem),)
-    return Connection(**reached)
+    made = Connection(**fields_of(config, _OF_CLIENT, "url"))
+    if made.keys:
+        check_client_pem(_client_pem(made), config.label)
+    return made
+
+
+def _client_pem(connection: Connection) -> str:
+    return "".join(f"{secret.reveal()}\n" for _, secret in connection.keys)
 
 
 def url_of(config: StorageConfig) -> SplitResult:
@@ -124,7 +123,7 @@ class HttpBucket:
     def __init__(self, connection: Connection, means: Means, config: StorageConfig) -> None:
         """Raises InvalidRequest: the URL or the headers are none."""
         self._engine = means.engine
-        self._own = Access(replace(connection.trust, client_pem=connection.key("client_pem") or None), means.guard_of(connection))
+        self._own = Access(replace(connection.trust, client_pem=_client_pem(connection) or None), means.guard_of(connection))
         self._redirected = Access(connection.trust, means.guard)
         """To a server that only a redirect names."""
         self._url = url_of(config)
@@ -191,8 +190,7 @@ class HttpBucket:
         given = ",".join(head.headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
         codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
         if codings and not (key.lower().endswith((".gz", ".tgz")) and set(codings) <= set(_GZIP)):
-            named = ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
-            why = f"in an encoding that was not asked for ({named}); have the server send the file as it is stored"
+            why = "in an encoding that was not asked for; have the server send the file as it is stored"
             raise InvalidRequest(f"{self.place} sends {key!r} {why}")
 
     async def _sent(self, key: str, headers: Mapping[str, str], sink: Body | _FirstByte, most_bytes: int, *, written: int = 0) -> Head:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -85,9 +84,7 @@ class GcsBucket(CloudBucket):
 
     kind = "gcs"
     owner = "Google's"
-    query: ClassVar[Mapping[str, str]] = {
-        "projection": "noAcl", "prettyPrint": "false", "fields": "items(name,size,generation),prefixes,nextPageToken"
-    }  # fmt: skip
+    query = (("projection", "noAcl"), ("prettyPrint", "false"), ("fields", "items(name,size,generation),prefixes,nextPageToken"))
     limit = "maxResults"
     continuation = "pageToken"
     version = "x-goog-generation"

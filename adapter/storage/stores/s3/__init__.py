@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_plus, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -57,7 +57,7 @@ MEANINGS: dict[str, type[AdapterError]] = {
 """Of the codes that say more than the status."""
 _MOST_TAGS = 64 * PAGE_OBJECTS
 """A row has 14 elements when all of its fields are there."""
-_FIELDS = ("IsTruncated", "EncodingType", "KeyCount", "NextContinuationToken")
+_FIELDS = ("IsTruncated", "EncodingType", "NextContinuationToken")
 _FIELDS_OF_A_ROW = ("Key", "ETag", "Size", "ChecksumType")
 _FULL = "FULL_OBJECT"
 """The other type, COMPOSITE, is a checksum of the checksums of parts. Source: Amazon S3 API Reference, `ChecksumType`."""
@@ -120,8 +120,7 @@ class S3Bucket(CloudBucket):
 
     kind = "s3"
     owner = "S3's: is something else there?"
-    gives = "the credentials"
-    query: ClassVar[Mapping[str, str]] = {"list-type": "2", "encoding-type": "url"}
+    query = (("list-type", "2"), ("encoding-type", "url"))
     limit = "max-keys"
     continuation = "continuation-token"
     most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
@@ -207,7 +206,6 @@ class S3Bucket(CloudBucket):
         """As `CloudBucket`. Raises SourceUnavailable: a listing that was cut short."""
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = texts_of(root, _FIELDS)
-        int(fields.get("KeyCount") or 0)
         told = fields["IsTruncated"]
         if told != "true" and told.strip() != "false":
             raise ValueError("neither the end nor a part")

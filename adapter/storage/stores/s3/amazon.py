@@ -31,7 +31,7 @@ from botocore.parsers import ResponseParserError
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.cloud import NEVER, NoCredentialsError, Token, Tokens, TokensAwayError
+from adapter.storage.stores.cloud import NEVER, NO_ANSWER, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.storage.stores.s3 import MEANINGS, Keys, S3Connection
 
 _session = functools.cache(botocore.session.Session)
@@ -46,9 +46,7 @@ _INVALID: dict[type[Exception], str] = {
     boto.ProfileNotFound: "AWS_PROFILE names a profile that does not exist",
     boto.ParamValidationError: "not a valid bucket name or key",
 }
-_FAILURES = (
-    boto.BotoCoreError, boto.ClientError, ResponseParserError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError,
-)  # fmt: skip
+_FAILURES = (*NO_ANSWER, boto.BotoCoreError, boto.ClientError, ResponseParserError, OSError)
 
 
 def of_environment(name: str) -> str | None:
