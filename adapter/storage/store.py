@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ import structlog
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
-from adapter.records import SALT_BYTES, Digests
+from adapter.records import Digests
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache
@@ -66,8 +65,8 @@ class Store:
         settings: PullSettings,
         root: Path,
         volume: Volume,
-        space: Space | None = None,
-        digests: Digests | None = None,
+        space: Space,
+        digests: Digests,
         clients: Buckets | None = None,
         sizes: PartSizes = PART_SIZES,
         jitter: Callable[[], float] = random.random,
@@ -77,15 +76,14 @@ class Store:
             settings: how to pull.
             root: ROOT_MODEL_DIR, where models that were already pulled are.
             volume: a claimed volume.
-            space: the volume's budget; without one nothing idle is kept.
-            digests: with the salt under which the cache remembers who was given what; without them a new one.
+            space: the volume's budget.
+            digests: with the salt under which the cache remembers who was given what.
             clients: gives the bucket of a config.
             sizes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._embedded = settings.embedded
-        space = space or Space(volume.cache_dir, 0, refuses=False)
-        self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
+        self._digests = digests
         self._unpacks = Workers("unpack", 4)
         self._files = Workers("volume", 4)
         self._looks = Workers("look", 4)

@@ -26,7 +26,7 @@ import msgspec
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.secret.fields import Secret, checked_bucket, is_same_endpoint
+from adapter.storage.secret.fields import Secret, checked_bucket, checked_endpoint, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.answers import OK, parsed
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
@@ -118,11 +118,12 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         if not name:
             raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such")
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
-    bare, _, query = (url if "://" in url else f"https://{url}").partition("?")
+    bare, _, query = url.partition("?")
+    bare = checked_endpoint(bare, config.label, "connection_string").rstrip("/")
     given = {"account_key": key} if name and key else {"sas_token": signature.lstrip("?") or query}
     reached = fields_of(config, place="connection_string")
     reached["keys"] = tuple((field, Secret(text)) for field, text in given.items() if text)
-    made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
+    made = AzureConnection(url=bare, account=name or _account_in(bare), credentials="the connection string", **reached)
     if made.key("sas_token") or query:
         made.check_token("the shared access signature in it", f"{config.label}: connection_string")
     return made

@@ -9,6 +9,7 @@ look for a metadata server.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -60,7 +61,7 @@ class Identity:
         words = "a bearer token of the default credentials"
         self._connection.check_token(words, "endpoint_url", or_else='set "anonymous": "true"')
         expiry = self._found.expiry
-        return Token(str(self._found.token), self._words, expiry.timestamp() if expiry is not None else 0.0)
+        return Token(str(self._found.token), self._words, expiry.replace(tzinfo=UTC).timestamp() if expiry else 0.0)  # naive, and of UTC
 
 
 def _sent(asking: Tokens, url: str, method: str = "GET", body: Any = None, *, headers: Mapping[str, str] | None = None, **_: Any) -> Any:
