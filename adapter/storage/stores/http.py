@@ -44,8 +44,6 @@ BINDING = Binding(
 )
 SIGNATURE_CHARACTERS = 12
 """A value of a query that is shorter may be an ordinary word (`format=binary`), which must not vanish from all texts."""
-MAX_HEADERS = 100
-"""Apache takes as many. Source: its `LimitRequestFields`."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({
     "accept-encoding", "connection", "content-length", "if-match", "if-modified-since", "if-none-match", "if-range",
@@ -90,13 +88,11 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
     Headers that go with each request, by lower-case name: an object of strings or lists of strings.
 
     Raises:
-        InvalidRequest: not that, more than `MAX_HEADERS`, or a header that is not the user's to set.
+        InvalidRequest: not that, or a header that is not the user's to set.
     """
     given = config.values.get("headers") or {}
     if not isinstance(given, Mapping):
         raise InvalidRequest(f'{config.label}: headers is not an object; write "headers.Authorization": "…" for each')
-    if len(given) > MAX_HEADERS:
-        raise InvalidRequest(f"{config.label}: headers has {len(given)} entries, expected at most {MAX_HEADERS}")
     headers = {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]

@@ -122,7 +122,6 @@ BAD_HEADERS = [
     ({"A": [7]}, r"headers\.A is not a text"),
     ({"A": "the-secret\r\nB: x"}, r"headers\.A is not a text of one line"),
     ({"A": "the-secret ü"}, r"headers\.A is not a text of one line"),
-    ({f"X-{number}": "x" for number in range(101)}, "headers has 101 entries, expected at most 100"),
     ({"A B": "x"}, "'A B', which is not a header that can be set"),
     ({"": "x"}, "'', which is not a header that can be set"),
     ({"Range": "bytes=0-1"}, "'Range', which is not a header that can be set"),

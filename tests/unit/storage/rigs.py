@@ -93,7 +93,7 @@ def make_rig(folder: Path, volume: Volume, *, embedded: bool | None = None, cach
         volume=volume,
         space=space,
         digests=Digests(b"salt"),
-        clients=lambda config: clients.bucket(config),  # which a test may replace
+        clients=lambda config: clients.bucket(config),  # noqa: PLW0108 - a test may replace it
         jitter=lambda: 0.0,
     )
     rig = StoreRig(root, volume, bucket, clients, settings.config_dir, store)

@@ -67,7 +67,6 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 _UNSIGNED = ("accept-encoding", "user-agent")
 """Proxies change them."""
 _PORTS = {"http": ":80", "https": ":443"}
-PlaceOf = Callable[[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,7 @@ def client(connection: S3Connection, means: Means) -> Client:
     tokens: Token | Tokens = Token(Keys(*given) if given else None)
     if not given and not connection.is_anonymous:
         tokens = Tokens(partial(amazon.asked, connection), means, Trust(ca_file=trust.ca_file))
-    return partial(S3Bucket, connection, means, tokens, partial(amazon.place_of, connection))
+    return partial(S3Bucket, connection, means, tokens)
 
 
 class S3Bucket(CloudBucket):
@@ -126,14 +125,12 @@ class S3Bucket(CloudBucket):
     most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
     meanings = MEANINGS
 
-    def __init__(self, connection: S3Connection, means: Means, tokens: Token | Tokens, place_of: PlaceOf, config: StorageConfig) -> None:
-        """`place_of`: see `amazon.place_of`."""
+    def __init__(self, connection: S3Connection, means: Means, tokens: Token | Tokens, config: StorageConfig) -> None:
         self._name = name = config.required_bucket()
         words = f"bucket {name!r} at {connection.host}"
         super().__init__(connection, means, tokens, config, place=f"s3://{name}", base=connection.url or "", words=words)
         if not connection.url:
             self.endpoint = f"{connection.host} ({connection.region})"
-        self._place_of = place_of
         self._usual = self._next = connection.region or ""
         """Region to turn to before the next request; empty: it was turned to."""
         self._region = ""
@@ -167,7 +164,9 @@ class S3Bucket(CloudBucket):
     async def _proof(self) -> Any:
         proof = await super()._proof()
         if region := self._next:
-            base, self._region = await self._means.blocking.run(lambda _: self._place_of(self._name, region))
+            from adapter.storage.stores.s3.amazon import place_of  # noqa: PLC0415 - as in `client`
+
+            base, self._region = await self._means.blocking.run(lambda _: place_of(self._connection, self._name, region))
             self._next = ""
             self._turn_to(base)
         return proof
