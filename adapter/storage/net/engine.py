@@ -212,16 +212,13 @@ class Worker:
         while self._orders:
             self._orders.popleft()()
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        left = len(self._running)
-        while left:
-            left, done, failed = self._multi.info_read()
-            for curl in done:
-                self._end(self._running[curl])
-            for curl, code, text in failed:
-                transfer = self._running[curl]
-                uses_proxy = bool(transfer.request.access.proxy)
-                transfer.failure = transfer.failure or failure_of(curl, code, text, uses_proxy=uses_proxy)
-                self._end(transfer)
+        _, done, failed = self._multi.info_read()
+        for curl in done:
+            self._end(self._running[curl])
+        for curl, code, text in failed:
+            transfer = self._running[curl]
+            transfer.failure = transfer.failure or failure_of(curl, code, text, uses_proxy=bool(transfer.request.access.proxy))
+            self._end(transfer)
         if (now := time.monotonic()) >= self._tick:
             self._tick = now + TICK_SECONDS
             for transfer in [each for each in self._running.values() if each.is_late(now)]:

@@ -50,7 +50,6 @@ _OURS = frozenset({
     "if-unmodified-since", "range", "transfer-encoding",
 })  # fmt: skip
 MAX_REDIRECTS = 5
-_WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
 _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-8")
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
@@ -151,7 +150,7 @@ class HttpBucket:
 
     def _described(self, key: str, head: Head, *, has_come: bool) -> StoredObject:
         """The file, from the answer to a request for its first byte."""
-        version, (first, last, size), is_divisible = _listed_version_of(head.headers), span_of(head.headers), False
+        version, (first, last, size), is_divisible = _version_of(head.headers, is_listed=True), span_of(head.headers), False
         missing = "no total in its Content-Range"
         if head.status == PARTIAL:
             if (first, last) != (0, 0):
@@ -247,27 +246,19 @@ class _FirstByte:
         """As `Sink`."""
 
 
-def _version_of(headers: Mapping[str, str]) -> str:
-    """Opaque text, without quotes and weak marks; empty when the server tells nothing."""
-    etag = headers.get("etag", "").strip()
-    if etag.startswith("W/"):
-        return _WEAK + etag_of(etag)
-    if etag:
-        return etag.strip('"')
+def _version_of(headers: Mapping[str, str], *, is_listed: bool = False) -> str:
+    """
+    Opaque text, without quotes and weak marks; empty when the server tells nothing.
+
+    `is_listed`: the file is asked for the first time. Then the date of a change in the second of the answer is no version, for
+    another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
+    """
+    if etag := headers.get("etag", "").strip():
+        return f"{'weak-' if etag.startswith('W/') else ''}{etag_of(etag)}"
     changed = _seconds(headers.get("last-modified"))
-    return "" if changed is None else f"{_DATE}{changed}"
-
-
-def _listed_version_of(headers: Mapping[str, str]) -> str:
-    """
-    As `_version_of`, for a file that is asked for the first time: the date of a change in the second of the answer is none.
-
-    Another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
-    """
-    version = _version_of(headers)
-    if version.startswith(_DATE) and _seconds(headers.get("date")) == int(version.removeprefix(_DATE)):
+    if changed is None or (is_listed and changed == _seconds(headers.get("date"))):
         return ""
-    return version
+    return f"modified-{changed}"
 
 
 def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
