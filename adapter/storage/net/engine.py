@@ -59,15 +59,11 @@ class Engine:
             raise
         self._asker, *self._writers = self._workers
 
-    async def fetch(self, request: Request, *, written_bytes: int = 0) -> Head:
+    async def fetch(self, request: Request) -> Head:
         """
         Send a request, and those that come after it, and give their bodies to the sinks.
 
         Cancelled, it ends when nothing can reach the sink any more.
-
-        Args:
-            request: the request.
-            written_bytes: that the sink writes to a disk.
 
         Returns:
             The head of the last answer: of the first that is neither 200 nor 206, which ends the sequence.
@@ -78,7 +74,7 @@ class Engine:
         """
         transfer = Transfer(request, await self._checked(request) if request.access.guard.denied else ())
         try:
-            return await self._worker(written_bytes).sent(transfer)
+            return await self._worker(request.written_bytes).sent(transfer)
         except UnknownName as unknown:
             await self._addresses(urlsplit(request.access.proxy or request.url).hostname or "")  # raises the reason
             raise unknown from None
@@ -188,7 +184,7 @@ class Worker:
         while self._is_open or self._orders:
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001 - libcurl's own state is in doubt: what runs is tried again by its owners
+            except Exception as error:  # noqa: BLE001 - the state is in doubt: what runs is tried again
                 _log.error("source.engine_failed", error=repr(error))
                 self._stop(Unanswered("the transfer failed"), *self._running.values())
         self._end_thread()

@@ -170,6 +170,8 @@ class Request:
     """Of a body of status 200 or 206."""
     sink: Sink | None = None
     """None: the body is kept in memory, as that of any other status."""
+    written_bytes: int = 0
+    """That the sink writes to a disk."""
     method: str = "GET"
     body: bytes | None = None
     then: Callable[[Head], Request | None] = lambda _: None

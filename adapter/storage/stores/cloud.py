@@ -196,7 +196,7 @@ class CloudBucket:
         target = f"{self.listing}?{urlencode(sorted(fields.items()), quote_via=quote, safe='~')}"
         pages = []
 
-        def parse(head: Head) -> None:  # in the engine's thread: a thousand rows take 20 ms, in which the event loop would stand still
+        def parse(head: Head) -> None:  # in the engine's thread: a thousand rows take 20 ms
             if head.status == OK:
                 pages.append(self._page(head))
 
@@ -213,13 +213,13 @@ class CloudBucket:
             nonlocal key
             if (read := next(left, None)) is None:
                 return None
-            key = read.wanted.key
+            key, most = read.wanted.key, read.wanted.size_bytes + PAGE_BYTES
             body = Body(read, self._where, self._check, self.checksums)
-            return self._request(proof, self.object(read), sink=body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
+            return self._request(proof, self.object(read), most_bytes=most, sink=body, written_bytes=reads[0].written_bytes, then=asked)
 
         if (first := asked(Head())) is None:
             return
-        head = await self._answer(first, written=reads[0].written_bytes)
+        head = await self._answer(first)
         if head.status not in (OK, PARTIAL):
             raise self._refused(head, key)
 
@@ -258,9 +258,9 @@ class CloudBucket:
         given = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **headers}
         return Request(*self.sign(proof, method, f"{self._base}{target}", given), self._access, most_bytes, method=method, **how)
 
-    async def _answer(self, request: Request, *, written: int = 0) -> Head:
+    async def _answer(self, request: Request) -> Head:
         try:
-            return await self._means.engine.fetch(request, written_bytes=written)
+            return await self._means.engine.fetch(request)
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 

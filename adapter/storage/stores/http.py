@@ -11,7 +11,8 @@ configured server only, and not any more once a redirect has led away from it; i
 because the server alone has chosen them. Queries never appear in a text: they may be signatures.
 
 A version is a strong ETag, or else a weak one, or else the date of the last change; the last two can
-miss a change within their grain, which the length of the file then has to tell. No condition is sent: each answer's head is compared.
+miss a change within their grain, which the length of the file then has to tell. No condition is sent: each answer's
+head is compared.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ class HttpBucket:
     def __init__(self, connection: Connection, means: Means, config: StorageConfig) -> None:
         """Raises InvalidRequest: the URL or the headers are none."""
         self._engine = means.engine
-        self._own = Access(replace(connection.trust, client_pem=_client_pem(connection) or None), means.guard_of(connection))
+        trust = replace(connection.trust, client_pem=_client_pem(connection) or None)
+        self._own = Access(trust, means.guard_of(connection))
         self._redirected = Access(connection.trust, means.guard)
         """To a server that only a redirect names."""
         self._url = url_of(config)
@@ -196,7 +198,7 @@ class HttpBucket:
             access = replace(self._own if is_own else self._redirected, proxy=proxy_for(url.geturl()))
             given = {"User-Agent": USER_AGENT, **(self._headers if is_own else {}), **headers, "Accept-Encoding": "identity"}
             try:
-                head = await self._engine.fetch(Request(url.geturl(), given, access, most_bytes, sink), written_bytes=written)
+                head = await self._engine.fetch(Request(url.geturl(), given, access, most_bytes, sink, written))
             except Unanswered as failure:
                 if isinstance(failure, DeniedAddress) and not is_own:
                     denied = "to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"
@@ -250,8 +252,8 @@ def _version_of(headers: Mapping[str, str], *, is_listed: bool = False) -> str:
     """
     Opaque text, without quotes and weak marks; empty when the server tells nothing.
 
-    `is_listed`: the file is asked for the first time. Then the date of a change in the second of the answer is no version, for
-    another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
+    `is_listed`: the file is asked for the first time. Then the date of a change in the second of the answer is no
+    version, for another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
     """
     if etag := headers.get("etag", "").strip():
         return f"{'weak-' if etag.startswith('W/') else ''}{etag_of(etag)}"

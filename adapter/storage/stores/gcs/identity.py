@@ -60,8 +60,8 @@ class Identity:
             raise NoCredentialsError(f"{self._words} of {{label}} did not work ({type(error).__name__})") from error
         words = "a bearer token of the default credentials"
         self._connection.check_token(words, "endpoint_url", or_else='set "anonymous": "true"')
-        expiry = self._found.expiry
-        return Token(str(self._found.token), self._words, expiry.replace(tzinfo=UTC).timestamp() if expiry else 0.0)  # naive, and of UTC
+        expiry = self._found.expiry  # naive, and of UTC
+        return Token(str(self._found.token), self._words, expiry.replace(tzinfo=UTC).timestamp() if expiry else 0.0)
 
 
 def _sent(asking: Tokens, url: str, method: str = "GET", body: Any = None, *, headers: Mapping[str, str] | None = None, **_: Any) -> Any:
@@ -84,8 +84,8 @@ def _default(asking: Tokens) -> Any:
     """
     The pod's own credentials; None when it has none.
 
-    Outside of Google's machines the connection to the metadata server is refused, or nothing answers: google-auth looks a few times,
-    for a new pod's may need seconds to come up, and then whether the machine is one of Google's.
+    Outside of Google's machines the connection to the metadata server is refused, or nothing answers: google-auth looks
+    a few times, for a new pod's may need seconds to come up, and then whether the machine is one of Google's.
     """
 
     def looked(*words: Any, **fields: Any) -> Any:
