@@ -184,7 +184,7 @@ def _asked(connection: AzureConnection, words: str, asking: Tokens) -> Token:
         answer = msgspec.json.decode(head.body, type=_Answer)
         return Token(answer.access_token, words, began + min(int(answer.expires_in), 10**9))
     except ValueError as error:
-        raise TokensAwayError(asking.place) from error
+        raise TokensAwayError from error
 
 
 def _decoded(connection: AzureConnection) -> bytes:

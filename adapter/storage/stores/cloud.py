@@ -47,6 +47,8 @@ class Token:
     """For people: what requests are made with."""
     ends_at: float = NEVER
     """Seconds since 1970."""
+    place: ClassVar[str] = ""
+    """As `Tokens`."""
 
     async def get(self) -> Token:
         """As `Tokens`, for one that does not end."""
@@ -61,8 +63,6 @@ class NoCredentialsError(Exception):
 class TokensAwayError(Exception):
     """The giver of tokens, or of other credentials, gave none, which can pass."""
 
-    place: str
-    """Host and port."""
     answer: Unanswered | Head | None = None
     """Why there was none, or the one that refused; None: it was in another language."""
     code: str = ""
@@ -106,9 +106,9 @@ class Tokens:
             with self.stop.waking(asked.cancel):
                 head = asked.result()
         except Unanswered as failure:
-            raise TokensAwayError(self.place, failure) from failure
+            raise TokensAwayError(failure) from failure
         if is_passing(head.status):
-            raise TokensAwayError(self.place, head)
+            raise TokensAwayError(head)
         return head
 
     async def get(self) -> Token:
@@ -239,7 +239,7 @@ class CloudBucket:
         return token.value
 
     def _away(self, away: TokensAwayError) -> AdapterError:
-        giver = replace(self._where, words=f"{away.place}, which gives out credentials for {self.words},", url="")
+        giver = replace(self._where, words=f"{self._tokens.place}, which gives out credentials for {self.words},", url="")
         if isinstance(away.answer, Unanswered):
             error = giver.unreachable(away.answer)
         elif away.answer is not None:

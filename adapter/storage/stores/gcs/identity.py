@@ -55,7 +55,7 @@ class Identity:
         try:
             self._found.refresh(partial(_sent, asking))
         except NO_ANSWER as error:
-            raise TokensAwayError(asking.place) from error
+            raise TokensAwayError from error
         except GoogleAuthError as error:
             raise NoCredentialsError(f"{self._words} of {{label}} did not work ({type(error).__name__})") from error
         words = "a bearer token of the default credentials"

@@ -128,7 +128,7 @@ def _meaning(error: Exception) -> Exception:
     elif isinstance(error, boto.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         if MEANINGS.get(code) is SourceUnavailable:
-            return TokensAwayError("AWS", Head(int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))), code)
+            return TokensAwayError(Head(int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))), code)
         failed = f"the default credential chain failed ({code})" if code.isalnum() else failed
     instead = 'give both, or anonymous "true" for a public bucket'
     return NoCredentialsError(f"{{label}} has no access_key_id and secret_access_key, and {failed}; {instead}")
