@@ -22,11 +22,10 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.storage.mounted import reads
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.slow_volume import SlowVolume, can_mount
-from tests.fault.conftest import BUCKET, System, until, until_ready
+from tests.fault.conftest import BUCKET, MODEL, System, until, until_ready
 from tests.unit.storage.rigs import write_tree
 
 Code = grpc.StatusCode
-MODEL = b"class TritonPythonModel: pass"
 BUDGET_SECONDS = 12
 SOON_SECONDS = 9
 """What takes some tens of milliseconds; a load that waited for a hung one would take its whole budget."""

@@ -12,9 +12,8 @@ import pytest
 from adapter._pb import model_runtime_pb2 as spi
 from tests.builders import load_request
 from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import System, until
+from tests.fault.conftest import MODEL, System, until
 
-MODEL = b"class TritonPythonModel: pass"
 TRYING_SECONDS = 60
 """On a busy machine one of the tries in this time is quick enough; with a deadline that does not hold none is."""
 GIB, MIB = 1 << 30, 1 << 20

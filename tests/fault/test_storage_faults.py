@@ -15,10 +15,9 @@ from adapter._pb import model_runtime_pb2 as spi
 from tests.builders import load_request
 from tests.fakes.hell import Hell, honest
 from tests.fakes.s3_proxy import Fault, S3Proxy
-from tests.fault.conftest import BUCKET, PART_BYTES, System
+from tests.fault.conftest import BUCKET, MODEL, PART_BYTES, System
 
 Code = grpc.StatusCode
-MODEL = b"class TritonPythonModel: pass"
 
 
 @pytest.mark.parametrize(

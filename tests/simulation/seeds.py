@@ -43,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one(seed: int, *, is_traced: bool = False) -> tuple[list[str], Counter[str], float]:
-    from tests.simulation.history import lived  # noqa: PLC0415 - after the mistake was planted
+    from tests.simulation.history import History  # noqa: PLC0415 - after the mistake was planted
 
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # of a process that died before its task began
-    history = lived(seed, is_traced=is_traced)
-    return history.problems, history.world.met, history.seconds
+    history = History(seed, is_traced=is_traced).run()
+    return history.world.problems, history.world.met, history.seconds
 
 
 def _some(first: int, count: int) -> list[Outcome]:
