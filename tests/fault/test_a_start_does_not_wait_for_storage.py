@@ -17,19 +17,18 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.storage.secret.merging import StorageConfig
 from adapter.workers import Workers
 from tests.builders import load_request
-from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.memory_bucket import MemoryBucket, MemoryClients
 from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import Hold, environ_of, running, until, until_ready
 
 KEYS = ("k1", "k2")
 
 
-class Clients:
+class Clients(MemoryClients):
     """One bucket in memory. What its clients are made with runs when one is, ahead of any load."""
 
     def __init__(self, make: Callable[[], None]) -> None:
-        self.bucket_in_memory = MemoryBucket()
-        self.bucket_in_memory.put("m/1/model.py", b"class TritonPythonModel: pass")
+        super().__init__(MemoryBucket({"m/1/model.py": b"class TritonPythonModel: pass"}))
         self.warmed: list[str] = []
         self._make = make
         self._threads = Workers("making", 1)
@@ -37,9 +36,6 @@ class Clients:
     async def warm(self, config: StorageConfig) -> None:
         await self._threads.run(lambda _: self._make())
         self.warmed.append(config.label)
-
-    async def bucket(self, config: StorageConfig) -> MemoryBucket:
-        return self.bucket_in_memory
 
 
 @asynccontextmanager
