@@ -79,6 +79,12 @@ def load_request(model_id: str, model_type: str, path: str, **key: Any) -> spi.L
     return spi.LoadModelRequest(modelId=model_id, modelType=f"mt:{model_type}", modelPath=path, modelKey=model_key)
 
 
+def predict_request(model_id: str, model_type: str, path: str, **key: Any) -> spi.PredictModelSizeRequest:
+    """What ModelMesh asks before it sends such a load."""
+    load = load_request(model_id, model_type, path, **key)
+    return spi.PredictModelSizeRequest(modelId=load.modelId, modelType=load.modelType, modelPath=path, modelKey=load.modelKey)
+
+
 def tar_of(entries: Iterable[tuple[str | tarfile.TarInfo, bytes]], mode: Literal["w", "w:gz"] = "w:gz") -> bytes:
     """A tar of these members with their content."""
     out = io.BytesIO()

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.benchmark.amounts import FULL, QUICK, Amounts
@@ -48,7 +49,7 @@ def main() -> int:
         findings[-1].seconds = time.monotonic() - began
         print(told(findings[-1]), flush=True)
         if given.out:  # after each phase: what was measured is there when a later one fails
-            measured = {"command": command, "machine": machine, "phases": [finding.to_json() for finding in findings]}
+            measured = {"command": command, "machine": machine, "phases": [asdict(finding) for finding in findings]}
             given.out.write_text(json.dumps(measured, indent=1) + "\n")
             given.out.with_suffix(".md").write_text(markdown(findings, machine, command))
     return int(any(finding.wrong for finding in findings))

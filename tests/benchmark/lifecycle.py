@@ -29,7 +29,7 @@ from adapter.triton.client import TritonClient
 from adapter.wiring import build
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.report import OURS, Finding
-from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.memory_bucket import MemoryBucket, MemoryClients
 from tests.fakes.triton import FakeTriton
 from tests.real.models import write
 
@@ -48,17 +48,6 @@ ASKED: Mapping[str, Callable[[TritonClient], Awaitable[object]]] = {
     "ModelStatistics": lambda client: client.reported_bytes("bare"),
 }
 """What a load asks of Triton, in this order, as the adapter's client asks it."""
-
-
-@dataclass(frozen=True)
-class OneBucket:
-    """Every storage config leads to the same bucket in memory."""
-
-    only: MemoryBucket
-
-    async def bucket(self, config: object) -> MemoryBucket:
-        """The bucket."""
-        return self.only
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,7 @@ async def bridge() -> AsyncIterator[Bridge]:
                 "ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", "RUNTIME_ENDPOINT": triton.target, "LOADING_CONCURRENCY": str(AT_ONCE),
             }  # fmt: skip
             async with (
-                build(Settings.from_env(environ), clients=OneBucket(bucket).bucket),
+                build(Settings.from_env(environ), clients=MemoryClients(bucket).bucket),
                 grpc.aio.insecure_channel(f"unix:{folder}/a.sock") as channel,
             ):
                 yield Bridge(spi_rpc.ModelRuntimeStub(channel), triton, folder)

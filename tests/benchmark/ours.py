@@ -24,15 +24,15 @@ SMALL_AFTER_SECONDS = 0.25
 """By then the pull of a large model is well under way."""
 
 
-def storage_config(job: Job) -> dict[str, str]:
-    """One entry of ModelMesh's storage secret."""
-    trust = {"certificate": Path(job.ca).read_text()} if job.ca else {}
+def storage_config(url: str, store: str = "s3", ca: str = "") -> dict[str, str]:
+    """One entry of ModelMesh's storage secret, for the server there."""
+    trust = {"certificate": Path(ca).read_text()} if ca else {}
     kinds: dict[str, dict[str, str]] = {
-        "s3": {"endpoint_url": job.url, "bucket": "models", "access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"},
-        "gcs": {"endpoint_url": job.url, "bucket": "models", "anonymous": "true"},
-        "azure": {"endpoint_url": f"{job.url}/{ACCOUNT}", "account_name": ACCOUNT, "container": "models", "anonymous": "true"},
+        "s3": {"endpoint_url": url, "bucket": "models", "access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"},
+        "gcs": {"endpoint_url": url, "bucket": "models", "anonymous": "true"},
+        "azure": {"endpoint_url": f"{url}/{ACCOUNT}", "account_name": ACCOUNT, "container": "models", "anonymous": "true"},
     }
-    return {"type": job.store, **kinds[job.store], **trust}
+    return {"type": store, **kinds[store], **trust}
 
 
 def made_store(job: Job) -> Store:
@@ -40,7 +40,7 @@ def made_store(job: Job) -> Store:
     folder = Path(job.folder)
     for name in ("config", "models/_triton_models"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "config/k").write_text(json.dumps(storage_config(job)))
+    (folder / "config/k").write_text(json.dumps(storage_config(job.url, job.store, job.ca)))
     settings = Settings.from_env({
         "CONTAINER_MEM_REQ_BYTES": "64GiB", "ROOT_MODEL_DIR": str(folder / "models"), "STORAGE_CONFIG_DIR": str(folder / "config"),
         "REQUEST_ENDPOINTS_DENIED": "", "CACHE_MAX_BYTES": "0", **job.env,

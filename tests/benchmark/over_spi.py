@@ -22,7 +22,7 @@ def loaded(started: Callable[..., Any], job: Job) -> Figures:
     """One load. What has come stays where it is."""
     folder = Path(job.folder)
     (folder / "config").mkdir()
-    (folder / "config/k").write_text(json.dumps(storage_config(job)))
+    (folder / "config/k").write_text(json.dumps(storage_config(job.url, job.store, job.ca)))
     with BackgroundTriton(folder / "volume/_triton_models") as triton:
         env = {"CONTAINER_MEM_REQ_BYTES": str(64 << 30), **job.env}
         adapter = started(volume=folder / "volume", storage_config=folder / "config", triton_target=triton.target, env=env)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from tests.prove.report import columns, markdown_table
 
@@ -43,10 +42,6 @@ class Finding:
     ) -> None:
         """A row."""
         self.rows.append(Row(self.phase, case, client, value, unit, is_more_better, min(rounds), max(rounds)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything."""
-        return asdict(self)
 
 
 def cells(rows: Sequence[Row]) -> list[dict[str, str]]:

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from tests.benchmark.amounts import Amounts
+from tests.benchmark.ours import storage_config
 from tests.benchmark.report import OURS, Finding
 from tests.benchmark.rig import START_SECONDS, BenchServer, Network
 from tests.fakes.background_triton import BackgroundTriton
@@ -45,9 +46,8 @@ def start(amounts: Amounts) -> Finding:
     with BenchServer(Network("loopback"), ["m/model.onnx=1KiB"]) as server, tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
         package = installed(TOP / "adapter", folder / "installed")
-        secret = {"type": "s3", "endpoint_url": server.url, "bucket": "models", "access_key_id": "k", "secret_access_key": "s"}
         (folder / "config").mkdir()
-        (folder / "config/s3").write_text(json.dumps(secret | {"region": "us-east-1"}))
+        (folder / "config/s3").write_text(json.dumps(storage_config(server.url)))
         with BackgroundTriton(folder / "volume/_triton_models") as triton:
             for _ in range(max(LEAST_ROUNDS, amounts.rounds)):
                 imports.append(imported())

@@ -11,10 +11,12 @@ import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
+from adapter.storage.secret.merging import StorageConfig
 from adapter.workers import Stop, Workers
 
 
@@ -139,3 +141,14 @@ def _shown(key: str, prefix: str, by_folder: bool) -> str:
     """The key, or its first folder below the prefix."""
     end = key.find("/", len(prefix))
     return key[: end + 1] if by_folder and end >= 0 else key
+
+
+@dataclass
+class MemoryClients:
+    """Every config leads to the same bucket in memory."""
+
+    only: MemoryBucket
+
+    async def bucket(self, config: StorageConfig) -> MemoryBucket:
+        """The one."""
+        return self.only

@@ -34,6 +34,7 @@ from tests.real import install
 from tests.real.s3 import S3Server
 
 BUCKET = "models"
+MODEL = b"class TritonPythonModel: pass"
 READY = spi.RuntimeStatusResponse.READY
 PART_BYTES = MIB
 SETTLE_SECONDS = 120
@@ -50,11 +51,18 @@ async def until(is_so: Callable[[], object], what: str) -> None:
         raise AssertionError(f"not within {SETTLE_SECONDS} s: {what}") from None
 
 
-async def until_ready(runtime: Any) -> None:
+async def until_ready(runtime: Any, seconds: float = SETTLE_SECONDS, pause_seconds: float = 0.01) -> None:
     """Ask for the status as ModelMesh does at its start: all that was loaded is purged."""
-    async with asyncio.timeout(SETTLE_SECONDS):
+    async with asyncio.timeout(seconds):
         while (await runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != READY:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(pause_seconds)
+
+
+async def code_of(call: Any) -> grpc.StatusCode:
+    """How a call fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await call
+    return failed.value.code()
 
 
 def environ_of(folder: Path, triton: str, **settings: str) -> dict[str, str]:

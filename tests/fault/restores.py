@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import grpc
-import pytest
-
 from adapter._pb import model_runtime_pb2 as spi
 from tests.fault.conftest import System, until
 
@@ -88,10 +85,3 @@ class Restores:
 def load(system: System, name: str) -> Any:
     """A call under way, equal to the first one unless the bucket has changed."""
     return system.load(name, f"restored-{name}")
-
-
-async def code_of(call: Any) -> grpc.StatusCode:
-    """How a call under way fails."""
-    with pytest.raises(grpc.aio.AioRpcError) as failed:
-        await call
-    return failed.value.code()

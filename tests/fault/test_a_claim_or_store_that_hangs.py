@@ -18,15 +18,14 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
 from adapter.storage.mounted import reads
+from tests.builders import predict_request
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.slow_volume import SlowVolume, can_mount
-from tests.fault.conftest import BUCKET, System, until, until_ready
+from tests.fault.conftest import BUCKET, MODEL, System, until, until_ready
 from tests.unit.storage.rigs import write_tree
 
 Code = grpc.StatusCode
-MODEL = b"class TritonPythonModel: pass"
 BUDGET_SECONDS = 12
 SOON_SECONDS = 9
 """What takes some tens of milliseconds; a load that waited for a hung one would take its whole budget."""
@@ -82,11 +81,6 @@ class Timed:
             assert time.monotonic() - self._began < SOON_SECONDS
 
 
-def prediction(path: str, **key: Any) -> spi.PredictModelSizeRequest:
-    values = json.dumps({"storage_key": "s3", "model_type": "python"} | key)
-    return spi.PredictModelSizeRequest(modelId=f"p-{path}", modelType="python", modelPath=path, modelKey=values)
-
-
 async def everything_else_works(system: System) -> None:
     """Loads from S3, predictions, equal loads, unloads, readiness: each as quick as ever."""
     weights = os.urandom(3_000_000)
@@ -96,7 +90,7 @@ async def everything_else_works(system: System) -> None:
     await system.unload("other0")
     with Timed():
         assert system.lifecycle.readiness() is None
-        predicted = await system.runtime.predictModelSize(prediction("other0"), timeout=0.5)
+        predicted = await system.runtime.predictModelSize(predict_request("predicted", "python", "other0"), timeout=0.5)
         assert 3_000_000 <= predicted.sizeInBytes < 10_000_000, "its own files were listed"
         await asyncio.gather(*(system.load(f"other{number}", f"other{number}") for number in range(3)))
         await system.load("other0", "other0")
@@ -130,7 +124,7 @@ async def test_sixteen_loads_from_a_claim_that_hangs_delay_no_other_load(system:
         await system.unload("well")
         await system.unload("placed")
         await system.unload("hung0")
-        predicted = await system.runtime.predictModelSize(prediction("never loaded", **CLAIM), timeout=0.5)
+        predicted = await system.runtime.predictModelSize(predict_request("predicted", "python", "never loaded", **CLAIM), timeout=0.5)
         assert predicted.sizeInBytes == 1_000_000, "nothing is known"
     for failure in await asyncio.gather(*loads):
         assert failure is not None
@@ -232,7 +226,7 @@ async def test_a_claim_that_answers_with_errors_is_at_fault_and_not_the_model(sy
         assert failure is not None and failure.code() is Code.UNAVAILABLE, failure
         assert "hung" in (failure.details() or "") and "Transport endpoint is not connected" in (failure.details() or "")
     with Timed():
-        predicted = await system.runtime.predictModelSize(prediction("never loaded", **CLAIM), timeout=0.5)
+        predicted = await system.runtime.predictModelSize(predict_request("predicted", "python", "never loaded", **CLAIM), timeout=0.5)
         assert predicted.sizeInBytes == 1_000_000, "nothing is known"
         await system.load("placed", "m", **CLAIM)
     assert "placed" in system.triton.in_memory, "a model that serves is not given up because it cannot be compared"
@@ -255,7 +249,7 @@ async def test_a_secret_that_hangs_is_named_and_delays_no_unload(system: System,
         await until(lambda: waiting_for(system, "the storage config to be read") == 6, "all loads wait for the secret")
         tasks = len(asyncio.all_tasks())
         for _ in range(10):
-            predicted = await system.runtime.predictModelSize(prediction("m"), timeout=0.5)
+            predicted = await system.runtime.predictModelSize(predict_request("predicted", "python", "m"), timeout=0.5)
             assert predicted.sizeInBytes == 1_000_000
         await until(lambda: len(asyncio.all_tasks()) <= tasks, "predictions leave no task behind")
         with Timed():

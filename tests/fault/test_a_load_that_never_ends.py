@@ -11,12 +11,11 @@ import grpc
 import pytest
 
 from adapter.triton import server
-from tests.fault.conftest import System, until
+from tests.fault.conftest import MODEL, System, until
 from tests.integration.conftest import get
 from tests.real.ports import free_ports
 
 Code = grpc.StatusCode
-MODEL = b"class TritonPythonModel: pass"
 HUNG = ["x0", "x1", "x2"]
 
 

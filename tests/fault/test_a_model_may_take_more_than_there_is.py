@@ -9,12 +9,10 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
-from tests.builders import load_request
+from tests.builders import predict_request
 from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import System, until
+from tests.fault.conftest import MODEL, System, until
 
-MODEL = b"class TritonPythonModel: pass"
 TRYING_SECONDS = 60
 """On a busy machine one of the tries in this time is quick enough; with a deadline that does not hold none is."""
 GIB, MIB = 1 << 30, 1 << 20
@@ -23,9 +21,7 @@ UNFIT_BYTES = 16 * 1024
 
 async def predicted(system: System, path: str, **key: str) -> int:
     """Of a python model at this path, as ModelMesh asks."""
-    load = load_request("predicted", "python", path, **key)
-    request = spi.PredictModelSizeRequest(modelId=load.modelId, modelType=load.modelType, modelPath=path, modelKey=load.modelKey)
-    answer = await system.runtime.predictModelSize(request, timeout=10)
+    answer = await system.runtime.predictModelSize(predict_request("predicted", "python", path, **key), timeout=10)
     return int(answer.sizeInBytes)
 
 

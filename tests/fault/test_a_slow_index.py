@@ -14,11 +14,10 @@ from collections.abc import Callable
 import pytest
 
 from adapter.memory.watch import NOT_TOLD
-from tests.fault.conftest import System, until, until_ready
+from tests.fault.conftest import MODEL, System, until, until_ready
 from tests.integration.conftest import get
 from tests.real.ports import free_ports
 
-MODEL = b"class TritonPythonModel: pass"
 [PORT] = free_ports(1)
 
 

@@ -17,7 +17,7 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.storage.secret.merging import StorageConfig
 from adapter.workers import Workers
 from tests.builders import load_request
-from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.memory_bucket import MemoryBucket, MemoryClients
 from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import Hold, environ_of, running, until, until_ready
 
@@ -26,12 +26,11 @@ LOADED = "l"
 """The storage key of the models that are loaded meanwhile."""
 
 
-class Clients:
+class Clients(MemoryClients):
     """One bucket in memory. What its clients are made with runs when one is, ahead of any load."""
 
     def __init__(self, make: Callable[[], None]) -> None:
-        self.bucket_in_memory = MemoryBucket()
-        self.bucket_in_memory.put("m/1/model.py", b"class TritonPythonModel: pass")
+        super().__init__(MemoryBucket({"m/1/model.py": b"class TritonPythonModel: pass"}))
         self.warmed: list[str] = []
         self._make = make
         self._threads = Workers("making", 1)
@@ -40,7 +39,7 @@ class Clients:
         if repr(LOADED) not in config.label:
             await self._threads.run(lambda _: self._make())
             self.warmed.append(config.label)
-        return self.bucket_in_memory
+        return self.only
 
 
 @asynccontextmanager

@@ -11,9 +11,7 @@ import pytest
 
 from adapter.journal import Journal
 from adapter.triton.repository import THREADS, Repository
-from tests.fault.conftest import Hold, System
-
-MODEL = b"class TritonPythonModel: pass"
+from tests.fault.conftest import MODEL, Hold, System
 
 
 @pytest.fixture

@@ -18,9 +18,8 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.stubs import service_pb2, service_pb2_grpc
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import environ_of, until, until_ready
+from tests.fault.conftest import code_of, environ_of, until, until_ready
 from tests.fault.restarts import Lives, content
-from tests.fault.restores import code_of
 from tests.real.ports import free_ports
 from tests.real.s3 import S3Server
 

@@ -11,8 +11,8 @@ import pytest
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.memory.watch import NOT_TOLD
 from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import System, until_ready
-from tests.fault.restores import NAMES, Restores, code_of, content, load
+from tests.fault.conftest import System, code_of, until_ready
+from tests.fault.restores import NAMES, Restores, content, load
 from tests.real.ports import free_ports
 
 Code = grpc.StatusCode

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import pytest
 
 from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import PART_BYTES, Hold, System, until
+from tests.fault.conftest import MODEL, PART_BYTES, Hold, System, until
 
-MODEL = b"class TritonPythonModel: pass"
 Patch = pytest.MonkeyPatch
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.benchmark.ours import storage_config
 from tests.benchmark.server.stock import Stock, items_of
-from tests.benchmark.server.tongues import ACCOUNT, Tongues
+from tests.benchmark.server.tongues import Tongues
 from tests.benchmark.server.wire import Manners, Server
 from tests.fault.conftest import System
 
 LARGE, SMALL = "m/1/weights.bin", "m/1/model.py"
 LARGE_BYTES = 19 * 1024 * 1024 + 11
 SPECS = (f"{LARGE}={LARGE_BYTES}", f"{SMALL}=30000")
-SECRET = "c2VjcmV0LW9mLXRlc3Rz"
 TOLD = {"s3": ("crc32", "crc32c", "crc64nvme", "sha256"), "gcs": ("crc32c", "md5"), "azure": ("md5",)}
 IN_PARTS = ("crc32", "crc32c", "crc64nvme")
 CASES = [
@@ -43,12 +43,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 def configure(folder: Path, store: str, server: Server) -> dict[str, Any]:
     """The mounted secret has a key for this store; what a load's parameters are then."""
-    fields: dict[str, Any] = {
-        "s3": {"endpoint_url": server.url, "bucket": "models", "access_key_id": "key", "secret_access_key": SECRET, "region": "us-east-1"},
-        "gcs": {"endpoint_url": server.url, "bucket": "models", "anonymous": "true"},
-        "azure": {"endpoint_url": f"{server.url}/{ACCOUNT}", "account_name": ACCOUNT, "container": "models", "account_key": SECRET},
-    }
-    (folder / "damaged").write_text(json.dumps({"type": store, **fields[store]}))
+    (folder / "damaged").write_text(json.dumps(storage_config(server.url, store)))
     return {"storage_key": "damaged"}
 
 

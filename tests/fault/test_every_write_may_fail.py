@@ -32,12 +32,11 @@ from adapter.wiring import Adapter
 from tests.builders import load_request, tar_of
 from tests.fakes.failing_disk import FAULTS, FailingDisk, Fault
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, OWN_FILES, PART_BYTES, READY, environ_of, running, until
+from tests.fault.conftest import BUCKET, MODEL, OWN_FILES, PART_BYTES, READY, environ_of, running, until
 from tests.real.s3 import S3Server
 
 PATH = "written"
 """In the bucket that all tests of this folder share."""
-MODEL = b"class TritonPythonModel: pass"
 CONFIG = b'backend: "python"\n'
 STRIDE = 4
 """Without `--every-write`, each fourth call fails, with one fault or another."""

@@ -17,23 +17,14 @@ from adapter.model import PROBE
 from adapter.settings import Settings
 from adapter.volume.volume import Volume
 from adapter.wiring import build
-from tests.fault.conftest import System, environ_of, until, until_ready
+from tests.fault.conftest import MODEL, System, environ_of, until, until_ready
 from tests.real.small_disk import small_disk
 
-MODEL = b"class TritonPythonModel: pass"
 FOLDERS = ("_triton_models", "_adapter", "_adapter/staging", "_adapter/artifacts", "_adapter/trash")
 NAMES = (
-    b"plain",
-    b"\xff\xfe not utf-8",
-    b"a\nb\t\x01",
-    b"~inner~",
-    b"m~inner~x",
-    b".hidden",
-    b"-rf",
-    b"x" * 255,
-    "\u202e\u00e9".encode(),
-    b"%2F",
-)
+    b"plain", b"\xff\xfe not utf-8", b"a\nb\t\x01", b"~inner~", b"m~inner~x", b".hidden", b"-rf", b"x" * 255,
+    "\u202e\u00e9".encode(), b"%2F",
+)  # fmt: skip
 
 
 def litter(folder: Path, outside: Path) -> None:

@@ -24,10 +24,9 @@ from adapter.wiring import Adapter
 from tests.builders import load_request, zip_of
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, PART_BYTES, Hold, environ_of, running, until, until_ready
+from tests.fault.conftest import BUCKET, MODEL, PART_BYTES, Hold, code_of, environ_of, running, until, until_ready
 from tests.real.s3 import S3Server
 
-MODEL = b"class TritonPythonModel: pass"
 CONFIG = b'backend: "python"\n'
 SIZE = 3 * PART_BYTES + 17
 TOTAL = len(MODEL) + len(CONFIG) + SIZE
@@ -156,9 +155,7 @@ async def test_who_may_list_and_not_read_gets_nothing(pod: Pod, s3: S3Server, co
         for name, path, key, read in (("a", "m", {}, "/m/"), ("c", "packed.zip", unpacked, "/packed.zip")):
             await sidecar.load(name, path, **key)
             sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having=read)
-            with pytest.raises(grpc.aio.AioRpcError) as failed:
-                await sidecar.load("b", path, storage_key="other", **key)
-            assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            assert await code_of(sidecar.load("b", path, storage_key="other", **key)) is grpc.StatusCode.PERMISSION_DENIED
             sidecar.proxy.heal()
         before = len(sidecar.artifacts)
         await sidecar.load("b", storage_key="other")
@@ -268,13 +265,11 @@ async def test_a_refused_listing_gives_nothing(pod: Pod, s3: S3Server) -> None:
         stale = CACHE_REQUESTS.labels("stale")._value.get()
         for status, code in ((401, "InvalidAccessKeyId"), (403, "AccessDenied"), (404, "NoSuchBucket")):
             sidecar.proxy.next(Fault(status=status, code=code), times=1000)
-            with pytest.raises(grpc.aio.AioRpcError) as failed:
-                await sidecar.load("a")
-            assert failed.value.code() is (grpc.StatusCode.NOT_FOUND if status == 404 else grpc.StatusCode.PERMISSION_DENIED)
+            expected = grpc.StatusCode.NOT_FOUND if status == 404 else grpc.StatusCode.PERMISSION_DENIED
+            assert await code_of(sidecar.load("a")) is expected
             sidecar.proxy.heal()
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await sidecar.load("a", storage_params={"access_key_id": "stranger", "secret_access_key": "wrong-secret"})
-        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        stranger = sidecar.load("a", storage_params={"access_key_id": "stranger", "secret_access_key": "wrong-secret"})
+        assert await code_of(stranger) is grpc.StatusCode.PERMISSION_DENIED
         assert CACHE_REQUESTS.labels("stale")._value.get() == stale
         assert (await sidecar.load("a"))[:2] == (1, 1), "whom storage has refused shows again that it may read"
 
@@ -287,9 +282,7 @@ async def test_a_refused_read_gives_nothing_while_the_store_is_away(pod: Pod, s3
         await sidecar.unload("a")
         put(s3)
         sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having="/m/")
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await sidecar.load("a")
-        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert await code_of(sidecar.load("a")) is grpc.StatusCode.PERMISSION_DENIED
         sidecar.proxy.heal()
         sidecar.proxy.next(Fault(status=503, code="SlowDown"), times=1000)
         with pytest.raises(grpc.aio.AioRpcError, match="SlowDown") as failed:

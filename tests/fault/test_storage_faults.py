@@ -11,14 +11,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
-from tests.builders import load_request
+from tests.builders import load_request, predict_request
 from tests.fakes.hell import Hell, honest
 from tests.fakes.s3_proxy import Fault, S3Proxy
-from tests.fault.conftest import BUCKET, PART_BYTES, System
+from tests.fault.conftest import BUCKET, MODEL, PART_BYTES, System
 
 Code = grpc.StatusCode
-MODEL = b"class TritonPythonModel: pass"
 
 
 @pytest.mark.parametrize(
@@ -127,10 +125,7 @@ async def test_a_slow_pull_ends_in_our_words(system: System) -> None:
 async def test_a_hanging_store_does_not_hold_a_prediction(system: System) -> None:
     """Within 500 ms, whatever storage does; the default when nothing could be learned."""
     system.proxy.next(Fault(hang_after_bytes=-1), times=50)
-    request = spi.PredictModelSizeRequest(
-        modelId="m", modelType="python", modelPath="m", modelKey='{"storage_key": "s3", "model_type": "python"}'
-    )
-    answers = [await system.runtime.predictModelSize(request, timeout=0.5) for _ in range(6)]
+    answers = [await system.runtime.predictModelSize(predict_request("m", "python", "m"), timeout=0.5) for _ in range(6)]
 
     assert {answer.sizeInBytes for answer in answers} == {1_000_000}
 

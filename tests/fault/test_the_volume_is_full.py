@@ -10,11 +10,10 @@ import grpc
 import pytest
 
 from adapter.triton.repository import Repository
-from tests.fault.conftest import System
+from tests.fault.conftest import MODEL, System
 from tests.real.small_disk import small_disk
 
 MIB = 1024 * 1024
-MODEL = b"class TritonPythonModel: pass"
 
 
 @pytest.fixture

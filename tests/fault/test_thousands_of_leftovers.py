@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.conftest import System, until
+from tests.fault.conftest import MODEL, System, until
 
 COUNT = 5000
-MODEL = b"class TritonPythonModel: pass"
 
 
 @pytest.fixture

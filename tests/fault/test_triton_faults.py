@@ -8,10 +8,9 @@ import shutil
 import grpc
 import pytest
 
-from tests.fault.conftest import BUCKET, System, until, until_ready
+from tests.fault.conftest import BUCKET, MODEL, System, until, until_ready
 
 Code = grpc.StatusCode
-MODEL = b"class TritonPythonModel: pass"
 
 
 async def test_a_triton_that_dies_in_a_load_ends_that_load(system: System) -> None:

@@ -8,9 +8,7 @@ import grpc
 import pytest
 
 from adapter.volume.volume import Volume
-from tests.fault.conftest import System
-
-MODEL = b"class TritonPythonModel: pass"
+from tests.fault.conftest import MODEL, System
 
 
 @pytest.mark.parametrize("name", ["cache_dir", "repository_dir", "staging_dir", "artifacts_dir", "trash_dir"])

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import READY, System, until
+from tests.fault.conftest import MODEL, System, until, until_ready
+from tests.real.models import write
 from tests.real.ports import free_ports
 
-MODEL = b"class TritonPythonModel: pass"
-CONFIG = 'backend: "python"\n'
 SECONDS = 12.0
 """What is right takes a fraction of it."""
 
@@ -40,26 +36,11 @@ def settings(tmp_path: Path) -> dict[str, str]:
 def folder_of(tmp_path: Path, name: str, weights_mib: int = 0) -> Path:
     """A python model as the platform has unpacked it."""
     folder = tmp_path / "opt" / name
-    (folder / "1").mkdir(parents=True)
-    (folder / "config.pbtxt").write_text(CONFIG)
-    (folder / "1" / "model.py").write_bytes(MODEL)
+    write({"config.pbtxt": b'backend: "python"\n', "1/model.py": MODEL}, folder)
     if weights_mib:
         with (folder / "1" / "weights.bin").open("wb") as file:
             file.truncate(weights_mib * 2**20)
     return folder
-
-
-@asynccontextmanager
-async def calling() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
-async def ready(system: System, pause_seconds: float = 0.1) -> None:
-    """ModelMesh asks until the answer is READY."""
-    async with asyncio.timeout(SECONDS):
-        while (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != READY:
-            await asyncio.sleep(pause_seconds)
 
 
 async def load(session: aiohttp.ClientSession, settings: dict[str, str], name: str, folder: Path) -> int:
@@ -75,8 +56,8 @@ async def unload(session: aiohttp.ClientSession, settings: dict[str, str], name:
 
 async def test_what_a_restart_has_freed_is_free(system: System, settings: dict[str, str], tmp_path: Path) -> None:
     large = folder_of(tmp_path, "large", 120)
-    await ready(system)
-    async with calling() as session:
+    await until_ready(system.runtime, SECONDS)
+    async with aiohttp.ClientSession() as session:
         assert await load(session, settings, "a", large) == 200
         system.triton.behaviour("a").unload_seconds = 60.0
         assert await unload(session, settings, "a") >= 500
@@ -101,11 +82,11 @@ async def test_loads_of_a_front_do_not_withhold_ready(system: System, settings: 
             if await load(session, settings, f"m{number}", folder) != 200:
                 await asyncio.sleep(0.05)
 
-    async with calling() as session:
+    async with aiohttp.ClientSession() as session:
         loads = asyncio.create_task(keep_loading(session))
         try:
             await until(lambda: len(system.triton.in_memory) > 3, "models of the front")
-            await ready(system, pause_seconds=1)
+            await until_ready(system.runtime, SECONDS, pause_seconds=1)
         finally:
             loads.cancel()
             await asyncio.wait({loads})
@@ -117,20 +98,20 @@ async def test_a_purge_keeps_a_directory_of_the_user_under_a_former_name(system:
     await system.unload("mine")
     theirs = system.volume.repository_dir / "mine"
     shutil.copytree(folder_of(tmp_path, "theirs"), theirs)
-    async with calling() as session:
+    async with aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{settings['V2_REST_PORT']}/v2/repository/models/mine/load"
         async with session.post(url, json={}) as answer:
             assert answer.status == 200, await answer.text()
 
-    await ready(system)
+    await until_ready(system.runtime, SECONDS)
 
     assert system.triton.in_memory == {}
     assert (theirs / "1" / "model.py").read_bytes() == MODEL
 
 
 async def test_nothing_is_remembered_of_names_that_a_client_makes_up(system: System, settings: dict[str, str]) -> None:
-    await ready(system)
-    async with calling() as session:
+    await until_ready(system.runtime, SECONDS)
+    async with aiohttp.ClientSession() as session:
         for number in range(5):
             url = f"http://127.0.0.1:{settings['V2_REST_PORT']}/v2/repository/models/no{number}/load"
             async with session.post(url, json={}) as answer:

@@ -24,5 +24,5 @@ def pod(shared_pod: FrontsPod) -> Iterator[FrontsPod]:
 def language_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontsPod]:
     """A pod with all of `llm_rig.MODELS`; paths that name no model are for `vllm`."""
     with FrontsPod(tmp_path_factory.mktemp("language_models"), {"LMI_MODEL": "vllm"}) as pod:
-        llm_rig.load(pod, llm_rig.MODELS)
+        pod.keep(llm_rig.MODELS)
         yield pod

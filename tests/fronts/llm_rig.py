@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 from tests.fronts.rig import Answer, FrontsPod, Http
 from tests.real.llm_models import llm_api, mock_llm, plain, trtllm, vllm
 from tests.real.models import Files
-from tests.real.polls import until
 
 LINES, EVENTS = "application/jsonlines", "text/event-stream"
 BACKENDS: Mapping[str, Callable[[], Files]] = {
@@ -31,14 +28,6 @@ MODELS: Mapping[str, Callable[[], Files]] = {
     "slow": lambda: vllm(delay_seconds=0.05),
     "no_text": mock_llm,
 }
-
-
-def load(pod: FrontsPod, models: Mapping[str, Callable[[], Files]]) -> None:
-    """Those that are not loaded yet, two at a time."""
-    missing = [name for name in models if name not in pod.listed()]
-    with ThreadPoolExecutor(2) as pool:
-        for name, answer in zip(missing, pool.map(lambda name: pod.load(name, models[name]()), missing), strict=True):
-            assert answer.status == 200, (name, answer.body)
 
 
 def with_options(files: Files, text: str) -> Files:
@@ -99,15 +88,13 @@ def cancelled_in(pod: FrontsPod, model: str) -> Iterator[None]:
     for name in ("begun", "cancelled"):
         (folder / name).unlink(missing_ok=True)
     yield
-    until(lambda: (folder / "cancelled").exists() or None, "the cancel in the model")
+    pod.until_has(model, "cancelled")
 
 
 def left(pod: FrontsPod, path: str, model: str, body: Any) -> bytes:
     """Send a request to a slow model, leave when the model has it, or has begun to answer; what has come until then."""
-    text = json.dumps(body).encode()
-    with socket.create_connection(("127.0.0.1", pod.llm.port), timeout=60) as connection:
-        connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(text), text))
+    with pod.llm.begun(path, body) as connection:
         if body.get("stream") or path.endswith("_stream"):
             return connection.recv(4096)
-        until(lambda: (pod.repository / model / "1" / "begun").exists() or None, "the request in the model")
+        pod.until_has(model, "begun")
     return b""

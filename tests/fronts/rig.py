@@ -11,7 +11,8 @@ import json
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,15 @@ class Http:
         finally:
             connection.close()
 
+    @contextmanager
+    def begun(self, path: str, body: Any, *headers: str) -> Iterator[socket.socket]:
+        """A POST that was sent; the client leaves at the end."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(content)}", *headers, "", ""])
+        with socket.create_connection(("127.0.0.1", self.port), timeout=CLIENT_SECONDS) as connection:
+            connection.sendall(head.encode() + content)
+            yield connection
+
     def raw(self, text: bytes) -> bytes:
         """What comes back for these bytes, until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=CLIENT_SECONDS) as connection:
@@ -126,6 +136,17 @@ class FrontsPod(Pod):
     def load(self, name: str, files: Files | None = None) -> Answer:
         """POST /models."""
         return self.sagemaker("POST", "/models", {"model_name": name, "url": self.put(name, files or affine(2, 1))})
+
+    def keep(self, models: Mapping[str, Callable[[], Files]]) -> None:
+        """Load those that are not loaded yet, two at a time."""
+        missing = [name for name in models if name not in self.listed()]
+        with ThreadPoolExecutor(2) as pool:
+            for name, answer in zip(missing, pool.map(lambda name: self.load(name, models[name]()), missing), strict=True):
+                assert answer.status == 200, (name, answer.body)
+
+    def until_has(self, name: str, mark: str = "busy") -> None:
+        """Wait until the model has written this file beside its own."""
+        until((self.repository / name / "1" / mark).exists, f"{mark} in {name}")
 
     def unload(self, name: str) -> Answer:
         """DELETE /models/{name}."""

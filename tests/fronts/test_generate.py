@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,21 +13,17 @@ import pytest
 
 from tests.fronts.rig import FrontsPod, Http
 from tests.real.llm_models import mock_llm, repeat, trtllm, vllm, waiter
-from tests.real.polls import until
+from tests.real.models import Files
 
 EVENTS = "text/event-stream; charset=utf-8"
 MODELS = {"mock": mock_llm, "whole": lambda: mock_llm(is_decoupled=False), "vllm": vllm, "trtllm": trtllm, "repeat": repeat}
 
 
 @pytest.fixture
-def llm(shared_pod: FrontsPod) -> Iterator[FrontsPod]:
+def llm(shared_pod: FrontsPod) -> FrontsPod:
     """Its models stay loaded until a test wants an empty pod."""
-    listed = shared_pod.listed()
-    for name, files in MODELS.items():
-        if name not in listed:
-            answer = shared_pod.load(name, files())
-            assert answer.status == 200, answer.body
-    yield shared_pod
+    shared_pod.keep(MODELS)
+    return shared_pod
 
 
 def events(body: bytes) -> list[Any]:
@@ -105,13 +101,8 @@ def test_a_first_answer_that_is_an_error_sets_the_status(llm: FrontsPod) -> None
 
 
 def test_events_come_as_soon_as_they_are_there(llm: FrontsPod) -> None:
-    body = json.dumps({"IN": [1, 2, 3], "DELAY": [0, 1500, 1500]}).encode()
-    times = []
-    with socket.create_connection(("127.0.0.1", llm.v2.port), timeout=60) as connection:
-        connection.sendall(
-            b"POST /v2/models/repeat/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-        seen = b""
+    times, seen = [], b""
+    with llm.v2.begun("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 1500, 1500]}) as connection:
         while seen.count(b"data: ") < 3:
             before = seen.count(b"data: ")
             seen += connection.recv(65536)
@@ -119,20 +110,25 @@ def test_events_come_as_soon_as_they_are_there(llm: FrontsPod) -> None:
     assert [later - earlier > 0.75 for earlier, later in pairwise(times)] == [True, True]
 
 
-def test_a_client_that_leaves_a_stream_has_it_cancelled(pod: FrontsPod) -> None:
-    assert pod.load("slow", vllm(delay_seconds=0.05)).status == 200
-    body = b'{"text_input": "a", "stream": true, "sampling_parameters": "{\\"max_tokens\\": 2000}"}'
-    with socket.create_connection(("127.0.0.1", pod.v2.port)) as connection:
-        connection.sendall(b"POST /v2/models/slow/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-    until(lambda: (pod.repository / "slow" / "1" / "cancelled").exists() or None, "the cancel in the model")
+SAMPLED = {"text_input": "a", "stream": True, "sampling_parameters": '{"max_tokens": 2000}'}
+LONG: list[tuple[str, Callable[[], Files], Any]] = [
+    (
+        "generate_stream",
+        partial(vllm, delay_seconds=0.05),
+        {"text_input": "a", "stream": True, "sampling_parameters": '{"max_tokens": 2000}'},
+    ),
+    ("generate", waiter, {"SECONDS": 60}),
+    ("infer", waiter, {"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [60.0]}]}),
+]
 
 
-def test_a_client_that_leaves_generate_has_it_cancelled(pod: FrontsPod) -> None:
-    """Triton's own front lets such a request run on."""
-    assert pod.load("wait", waiter()).status == 200
-    body = b'{"SECONDS": 60}'
-    with socket.create_connection(("127.0.0.1", pod.v2.port)) as connection:
-        connection.sendall(b"POST /v2/models/wait/generate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        until(lambda: (pod.repository / "wait" / "1" / "busy").exists() or None, "the inference")
-    until(lambda: (pod.repository / "wait" / "1" / "cancelled").exists() or None, "the cancel in the model")
+@pytest.mark.parametrize(("call", "files", "body"), LONG)
+def test_a_client_that_leaves_has_it_cancelled_in_the_model(pod: FrontsPod, call: str, files: Callable[[], Files], body: Any) -> None:
+    """Triton's own front lets such a request run on, unless it streams."""
+    assert pod.load("slow", files()).status == 200
+    with pod.v2.begun(f"/v2/models/slow/{call}", body) as connection:
+        if call == "generate_stream":
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        else:
+            pod.until_has("slow")
+    pod.until_has("slow", "cancelled")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.llm_rig import EVENTS, LINES, ask, env, lines, load, token, with_options
+from tests.fronts.llm_rig import EVENTS, LINES, ask, env, lines, token, with_options
 from tests.fronts.rig import Answer, FrontsPod, Http
 from tests.real.llm_models import vllm
 from tests.real.models import Files, affine, write
@@ -28,7 +28,7 @@ TWO = [{"token": {**token("a"), "log_prob": -0.1}}, {"token": token("a"), "gener
 
 @pytest.fixture(scope="module")
 def models(language_models: FrontsPod) -> FrontsPod:
-    load(language_models, OPTIONED)
+    language_models.keep(OPTIONED)
     return language_models
 
 

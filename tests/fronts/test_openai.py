@@ -46,7 +46,7 @@ BODY: Mapping[str, Any] = {"model": "vllm", "prompt": "a bb", "max_tokens": 3}
 
 @pytest.fixture(scope="module")
 def http(language_models: FrontsPod) -> Http:
-    llm_rig.load(language_models, CHATS)
+    language_models.keep(CHATS)
     return language_models.llm
 
 

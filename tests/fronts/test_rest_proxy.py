@@ -27,14 +27,9 @@ INFER = "/v2/models/isvc-1/infer"
 FP32 = {"name": "y", "datatype": "FP32", "shape": [1]}
 
 
-@contextmanager
-def a_proxy(folder: Path, env: dict[str, str]) -> Iterator[AdapterProcess]:
+def a_proxy(folder: Path, env: dict[str, str]) -> AdapterProcess:
     """As ModelMesh Serving's controller writes the container: its variables alone."""
-    process = AdapterProcess(volume=folder, storage_config=folder, triton_target="", env={**dict.fromkeys(ABSENT, ""), **env}, wait=False)
-    try:
-        yield process.launch()
-    finally:
-        process.kill()
+    return AdapterProcess(volume=folder, storage_config=folder, triton_target="", env={**dict.fromkeys(ABSENT, ""), **env}, wait=False)
 
 
 @contextmanager

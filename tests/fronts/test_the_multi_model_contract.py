@@ -106,26 +106,13 @@ def test_a_load_that_cannot_be_meant_is_refused_and_leaves_nothing(pod: FrontsPo
     assert os.listdir(pod.repository) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a b",
-        "ü",
-        "100%",
-        "a?b",
-        "模型",
-        "x" * 200,
-        "é" * 200,
-        "adapter-probe-x",
-        "a~inner~b",
-        "_adapter",
-        "%41",
-        "%FF",
-        "a{b",
-        "{name}",
-        "\ufffd",
-    ],
-)
+NAMES = (
+    "a b", "ü", "100%", "a?b", "模型", "x" * 200, "é" * 200, "adapter-probe-x", "a~inner~b", "_adapter", "%41", "%FF", "a{b", "{name}",
+    "\ufffd",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_names_are_opaque(pod: FrontsPod, name: str) -> None:
     assert pod.load(name).status == 200
     assert pod.listed() == [name]
@@ -186,7 +173,7 @@ def test_delete_lets_running_invokes_end_and_answers_new_ones_404(pod: FrontsPod
     with ThreadPoolExecutor(2) as pool:
         body = {"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [3.0]}]}
         running = pool.submit(pod.sagemaker, "POST", "/models/slow/invoke", body, JSON)
-        until(lambda: (pod.repository / "slow" / "1" / "busy").exists() or None, "the invoke")
+        pod.until_has("slow")
         going = pool.submit(pod.unload, "slow")
         until(lambda: pod.sagemaker("GET", "/models/slow").status == 404 or None, "the unload")
         assert pod.sagemaker("POST", "/models/slow/invoke", body, JSON).status == 404
@@ -208,12 +195,8 @@ def test_a_body_that_comes_after_the_delete_is_404_in_the_contracts_form(pod: Fr
         connection.sendall(body[2:])
         head, _, text = rest_of(connection).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 404 ")
-    assert json.loads(text) == {
-        "error": "Model not found: m",
-        "code": 404,
-        "type": "ModelNotFoundException",
-        "message": "Model not found: m",
-    }
+    words = "Model not found: m"
+    assert json.loads(text) == {"error": words, "code": 404, "type": "ModelNotFoundException", "message": words}
 
 
 @pytest.mark.parametrize("bundle", [ensemble, pytest.param(pipeline, marks=pytest.mark.long)])
@@ -237,7 +220,7 @@ def test_no_request_waits_for_another_models_unload_on_a_kept_connection(pod: Fr
     with ThreadPoolExecutor(2) as pool, pod.sagemaker.kept() as ask:
         assert ask("GET", "/ping").status == 200
         pool.submit(pod.sagemaker, "POST", "/models/slow/invoke", body, JSON)
-        until(lambda: (pod.repository / "slow" / "1" / "busy").exists() or None, "the invoke")
+        pod.until_has("slow")
         going = pool.submit(pod.unload, "slow")
         slowest, count = 0.0, 0
         while not going.done():
@@ -251,10 +234,7 @@ def test_no_request_waits_for_another_models_unload_on_a_kept_connection(pod: Fr
 
 
 def test_a_client_that_leaves_mid_load_has_it_undone(pod: FrontsPod) -> None:
-    url = pod.put("slow", sleeper(6))
-    body = f'{{"model_name": "slow", "url": "{url}"}}'.encode()
-    with socket.create_connection(("127.0.0.1", pod.sagemaker.port)) as connection:
-        connection.sendall(b"POST /models HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    with pod.sagemaker.begun("/models", {"model_name": "slow", "url": pod.put("slow", sleeper(6))}):
         until(lambda: (pod.repository / "slow").exists() or None, "the load")
     until(lambda: not (pod.repository / "slow").exists() or None, "the undo")
     assert pod.listed() == []

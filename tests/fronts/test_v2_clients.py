@@ -62,8 +62,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def base(shared_pod: FrontsPod) -> str:
-    if "echo" not in shared_pod.listed():
-        assert shared_pod.load("echo", echo()).status == 200
+    shared_pod.keep({"echo": echo})
     return f"127.0.0.1:{shared_pod.v2.port}"
 
 

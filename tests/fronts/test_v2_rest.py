@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import tritonclient.http as triton_http
 from onnx import TensorProto
 
 from tests.fronts.rig import FrontsPod, Http, infer_body
-from tests.real.llm_models import repeat, waiter
-from tests.real.models import identity, sleeper, text_statistics
+from tests.real.llm_models import repeat
+from tests.real.models import affine, identity, sleeper, text_statistics
 from tests.real.polls import until
 
 X = "/v2/models/m/infer"
@@ -26,8 +26,7 @@ X = "/v2/models/m/infer"
 @pytest.fixture
 def m(shared_pod: FrontsPod) -> FrontsPod:
     """Stays loaded until a test wants an empty pod."""
-    if "m" not in shared_pod.listed():
-        assert shared_pod.load("m").status == 200
+    shared_pod.keep({"m": partial(affine, 2, 1)})
     return shared_pod
 
 
@@ -147,13 +146,10 @@ def test_tritons_own_client_works(m: FrontsPod, is_binary: bool, compression: st
 def test_a_client_that_leaves_has_its_inference_cancelled(pod: FrontsPod) -> None:
     """The log's one line of the request says so, long before the model would have answered; nothing of the adapter waits on."""
     assert pod.load("slow", sleeper()).status == 200
-    body = json.dumps({"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [20.0]}]}).encode()
+    body = {"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [20.0]}]}
     started = time.monotonic()
-    with socket.create_connection(("127.0.0.1", pod.v2.port)) as connection:
-        connection.sendall(
-            b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nX-Request-Id: gone-1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-        until(lambda: (pod.repository / "slow" / "1" / "busy").exists() or None, "the inference")
+    with pod.v2.begun("/v2/models/slow/infer", body, "X-Request-Id: gone-1"):
+        pod.until_has("slow")
     line = until(lambda: next((text for text in pod.adapter.log_text().splitlines() if "gone-1" in text), None), "the line of the request")
     assert (json.loads(line)["status"], json.loads(line)["reason"]) == (499, "cancelled")
     assert time.monotonic() - started < 15
@@ -192,13 +188,3 @@ def test_a_decoupled_model_is_asked_for_its_one_answer(pod: FrontsPod, numbers: 
         assert answer.status == status, answer.body
         if status == 200:
             assert [output["data"] for output in answer.json["outputs"]] == [[5], [0]]
-
-
-def test_a_cancel_reaches_the_model(pod: FrontsPod) -> None:
-    """Over Triton's own front the model would go on."""
-    assert pod.load("waits", waiter()).status == 200
-    body = json.dumps({"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [60.0]}]}).encode()
-    with socket.create_connection(("127.0.0.1", pod.v2.port)) as connection:
-        connection.sendall(b"POST /v2/models/waits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        until(lambda: (pod.repository / "waits" / "1" / "busy").exists() or None, "the inference")
-    until(lambda: (pod.repository / "waits" / "1" / "cancelled").exists() or None, "the cancel", 30)

@@ -106,19 +106,15 @@ def test_ports_answer_before_triton_is_there_and_while_it_hangs(tmp_path: Path) 
     (tmp_path / "v" / "_triton_models").mkdir(parents=True)
     env = {"ADAPTER_PORT": "0", "SAGEMAKER_PORT": str(port), "V2_REST_PORT": str(v2), "SAGEMAKER_MODEL_ROOTS": str(tmp_path)}
     adapter = AdapterProcess(volume=tmp_path / "v", storage_config=tmp_path, triton_target=f"127.0.0.1:{gone}", env=env, wait=False)
-    with socket.socket() as silent:
-        try:
-            adapter.launch()
-            until(lambda: _status(Http(port), "/ping"), "the front", 30)
-            for listens in (False, True):
-                if listens:
-                    silent.bind(("127.0.0.1", gone))
-                    silent.listen(64)  # accepts, and says nothing
-                for http, path in ((Http(port), "/ping"), (Http(v2), "/v2/health/ready"), (Http(v2), "/v2/health/live")):
-                    until(lambda http=http, path=path: seconds_of_503(http, path) < 2, "an answer that does not wait for Triton")
-                assert Http(port)("GET", "/models").json == {"models": []}
-        finally:
-            adapter.kill()
+    with socket.socket() as silent, adapter:
+        until(lambda: _status(Http(port), "/ping"), "the front", 30)
+        for listens in (False, True):
+            if listens:
+                silent.bind(("127.0.0.1", gone))
+                silent.listen(64)  # accepts, and says nothing
+            for http, path in ((Http(port), "/ping"), (Http(v2), "/v2/health/ready"), (Http(v2), "/v2/health/live")):
+                until(lambda http=http, path=path: seconds_of_503(http, path) < 2, "an answer that does not wait for Triton")
+            assert Http(port)("GET", "/models").json == {"models": []}
 
 
 def seconds_of_503(http: Http, path: str) -> float:
@@ -139,7 +135,7 @@ def test_sigterm_lets_running_requests_end_and_refuses_new_ones(tmp_path: Path) 
         assert pod.load("slow", sleeper()).status == 200
         body = {"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [3.0]}]}
         running = pool.submit(pod.sagemaker, "POST", "/models/slow/invoke", body, JSON)
-        until(lambda: (pod.repository / "slow" / "1" / "busy").exists() or None, "the invoke")
+        pod.until_has("slow")
         pod.adapter.signal(signal.SIGTERM)
         until(lambda: _status(pod.sagemaker, "/models") == 503 or None, "the refusal")
         assert running.result().status == 200
@@ -180,13 +176,9 @@ def test_https_where_there_is_a_certificate(tmp_path: Path) -> None:
     (tmp_path / "v" / "_triton_models").mkdir(parents=True)
     (port,) = free_ports(1)
     env = {"ADAPTER_PORT": "0", "V2_REST_PORT": str(port), "HTTP_TLS_CERT": str(certificate), "HTTP_TLS_KEY": str(key)}
-    adapter = AdapterProcess(volume=tmp_path / "v", storage_config=tmp_path, triton_target="127.0.0.1:1", env=env, wait=False)
-    try:
-        adapter.launch()
+    with AdapterProcess(volume=tmp_path / "v", storage_config=tmp_path, triton_target="127.0.0.1:1", env=env, wait=False):
         until(lambda: _greeting(port), "HTTPS", 30)
         assert b" 503 " in (_greeting(port) or b"")
-    finally:
-        adapter.kill()
 
 
 def _greeting(port: int) -> bytes | None:
@@ -216,14 +208,10 @@ def test_a_front_that_cannot_start_ends_the_adapter_in_one_sentence(tmp_path: Pa
         env = {name: value.replace("TAKEN", str(taken.getsockname()[1])) for name, value in env.items()}
         (tmp_path / "v" / "_triton_models").mkdir(parents=True)
         env = {"ADAPTER_PORT": "0", "V2_REST_PORT": str(port), **env}
-        adapter = AdapterProcess(volume=tmp_path / "v", storage_config=tmp_path, triton_target="127.0.0.1:1", env=env, wait=False)
-        try:
-            adapter.launch()
+        with AdapterProcess(volume=tmp_path / "v", storage_config=tmp_path, triton_target="127.0.0.1:1", env=env, wait=False) as adapter:
             assert adapter.wait(30) == 1
             assert words in adapter.log_text()
             assert "Traceback" not in adapter.log_text()
-        finally:
-            adapter.kill()
 
 
 def test_v2_may_ask_another_server(tmp_path: Path) -> None:

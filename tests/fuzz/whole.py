@@ -18,9 +18,8 @@ from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.settings import Settings
 from adapter.wiring import Adapter, build
 from tests.builders import load_request
-from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.memory_bucket import MemoryBucket, MemoryClients
 from tests.fakes.triton import FakeTriton
-from tests.unit.storage.rigs import MemoryClients
 
 MODEL = {"m/config.pbtxt": b'backend: "python"', "m/1/model.py": b"class TritonPythonModel:\n    pass\n"}
 OTHERS = {

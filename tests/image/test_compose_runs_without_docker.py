@@ -7,7 +7,6 @@ Commands and environment are those of the file; only images, ports and folders a
 from __future__ import annotations
 
 import configparser
-import json
 import re
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.image.compose import FOLDER, read
+from tests.image.compose import FOLDER, read, services_of
 from tests.image.dockerfile import DOCKERFILE, stages
 from tests.real import install, parts
 from tests.real.children import TOP, Child, bare_environment
@@ -37,10 +36,7 @@ EXAMPLE = FOLDER / "buckets" / "models" / "affine" / "model.onnx"
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    done = read("compose.yaml")
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)["services"]
-    return found
+    return services_of("compose.yaml")
 
 
 @dataclass
@@ -171,9 +167,8 @@ def test_images_and_numbers_are_those_of_the_rest(services: dict[str, Any]) -> N
 
 
 def test_the_gpu_file_adds_gpus_and_asks_for_their_memory() -> None:
-    done = read("--no-interpolation", "compose.yaml", "compose.gpu.yaml")
+    merged = services_of("--no-interpolation", "compose.yaml", "compose.gpu.yaml")
     without = read("compose.yaml", "compose.gpu.yaml")
-    merged = json.loads(done.stdout)["services"]
 
     (device,) = merged["triton"]["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", "all", ["gpu"])

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.image.compose import FOLDER, read
+from tests.image.compose import FOLDER, services_of
 from tests.image.dockerfile import SAGEMAKER, stages
 from tests.real import install, parts
 from tests.real.children import TOP, Child, bare_environment
@@ -31,10 +31,7 @@ PORTS = ("8001", "8002", "8080", "9464")
 
 @pytest.fixture(scope="module")
 def service() -> dict[str, Any]:
-    done = read(FILE)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)["services"]["sagemaker"]
-    return found
+    return dict(services_of(FILE)["sagemaker"])
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +104,7 @@ def test_the_grace_of_the_container_is_longer_than_that_of_its_parts(service: di
 
 def test_images_are_those_of_the_dockerfile_and_of_the_other_file(service: dict[str, Any]) -> None:
     arguments, _ = stages(SAGEMAKER.read_text())
-    adapter = json.loads(read("compose.yaml").stdout)["services"]["adapter"]["image"]
+    adapter = services_of("compose.yaml")["adapter"]["image"]
 
     assert service["build"]["args"] == {"ADAPTER_IMAGE": adapter, "TRITON_IMAGE": arguments["TRITON_IMAGE"]}
     assert service["image"].rpartition(":")[2] == adapter.rpartition(":")[2]

@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 
 from tests.mesh.announced import FatalError
-from tests.mesh.faults import Fault
+from tests.mesh.faults import Fault, mesh_faults
 from tests.mesh.mesh import Mesh
 from tests.mesh.operator import Registration, cases_of
 from tests.mesh.parts import Parts
 from tests.mesh.population import Case, populate
 from tests.mesh.runtime import CallError, GrpcRuntime
-from tests.mesh.session import Session, mesh_faults
+from tests.mesh.session import Session
 from tests.mesh.times import Times
 from tests.mesh.watch import Watch
 from tests.real.children import PartError

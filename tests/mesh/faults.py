@@ -51,8 +51,8 @@ class Faults:
         return row
 
 
-def restart_of(mesh: Mesh) -> Fault:
-    """The ModelMesh process dies and starts again: nothing of before is held when the runtime is READY."""
+def mesh_faults(mesh: Mesh) -> dict[str, Fault]:
+    """What can happen without touching the neighbours; nothing of before is held when the runtime is READY again."""
 
     async def restart() -> None:
         try:
@@ -60,4 +60,4 @@ def restart_of(mesh: Mesh) -> Fault:
         except FatalError as error:
             mesh.watch.tell("ModelMesh starts", str(error))
 
-    return restart
+    return {"ModelMesh dies": restart}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.mesh.faults import Fault, Faults, restart_of
+from tests.mesh.faults import Fault, Faults
 from tests.mesh.ground import State
 from tests.mesh.invariants import Invariants
 from tests.mesh.mesh import Mesh
@@ -55,7 +56,8 @@ class Session:
         self._invariants = Invariants(self.mesh, volume=self.volume, memory_bytes=memory)
         self._traffic = Traffic(self.mesh, self.cases, random.Random(self.seed), self.rate)
         watch = self.mesh.watch
-        works = [self._steps(), self._invariants.run(LOOK_SECONDS), self._lines(), *([] if self.keeps_going else [self._until_broken()])]
+        works: list[Coroutine[Any, Any, object]] = [self._steps(), self._invariants.run(LOOK_SECONDS), self._lines()]
+        works += [] if self.keeps_going else [watch.is_broken.wait()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -68,9 +70,6 @@ class Session:
         for task in ended:
             task.result()
         return not watch.broken
-
-    async def _until_broken(self) -> None:
-        await self.mesh.watch.is_broken.wait()
 
     async def _steps(self) -> None:
         """Traffic, with faults if there are any; then a look at everything that is called loaded; then all is unloaded."""
@@ -122,8 +121,3 @@ class Session:
         loading = sum(state < State.ACTIVE for state in states)
         text = f"{states.count(State.ACTIVE)} loaded, {loading} loading, {100 * accounts.accounted // accounts.capacity} % full"
         return text + "".join(f" !! {kind}" for kind in self.mesh.watch.faults)
-
-
-def mesh_faults(mesh: Mesh) -> dict[str, Fault]:
-    """What can happen without touching the neighbours."""
-    return {"ModelMesh dies": restart_of(mesh)}

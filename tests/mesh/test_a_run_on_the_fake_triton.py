@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ import pytest
 from adapter.settings import Settings
 from adapter.wiring import build
 from tests.fakes.triton import FakeTriton
-from tests.mesh.faults import Fault
+from tests.mesh.faults import Fault, mesh_faults
 from tests.mesh.mesh import Mesh
 from tests.mesh.population import Case, populate
 from tests.mesh.runtime import GrpcRuntime
-from tests.mesh.session import Session, mesh_faults
+from tests.mesh.session import Session
 from tests.mesh.times import Times
 from tests.mesh.watch import Watch
 from tests.real.pod import BUCKET
@@ -41,7 +42,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @asynccontextmanager
 async def a_session(folder: Path, s3: S3Server, seconds: float) -> AsyncIterator[tuple[Session, FakeTriton]]:
     """Real store, real adapter, both gRPC faces; Triton echoes, so every answer is right."""
-    cases = [replace(case, wrong=Case.wrong) for case in populate(MODELS, random.Random(3), putter(s3))]
+    cases = [replace(case, wrong=Case.wrong) for case in populate(MODELS, random.Random(3), partial(s3.put_folder, BUCKET))]
     (folder / "config").mkdir()
     (folder / "config" / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
     volume = folder / "volume"
@@ -58,11 +59,6 @@ async def a_session(folder: Path, s3: S3Server, seconds: float) -> AsyncIterator
         async with build(settings), GrpcRuntime(f"unix:{folder}/a.sock", triton.target) as runtime:
             mesh = Mesh(runtime, times=Times().hurried(200), watch=Watch(knows_faults=True), unload_bound_seconds=70)
             yield Session(mesh=mesh, cases=cases, seconds=seconds, rate=60, volume=volume, fault_pause=1), triton
-
-
-def putter(s3: S3Server) -> Callable[[str, Mapping[str, bytes]], None]:
-    """Into the bucket."""
-    return lambda path, files: s3.put_folder(BUCKET, path, files)
 
 
 async def test_every_rule_holds_while_models_come_and_go(tmp_path: Path, s3: S3Server) -> None:

@@ -26,23 +26,12 @@ VALUES = {
     "state": {state.value for state in State},
     "outcome": {"restored", "refused", "crashed", "ended"},
     "kind": {
-        "placed",
-        "idle",
-        "staging",
-        "trash",
-        "load",
-        "unload",
-        "used",
-        "base",
-        "reserve",
-        "limit",
-        "measured",
-        *typing.get_args(Drift),
+        "placed", "idle", "staging", "trash", "load", "unload", "used", "base", "reserve", "limit", "measured", *typing.get_args(Drift),
     },
     "container": {"triton", "triton-adapter"},
     "namespace": {"$namespace"},
     "pod": {"$pod"},
-}
+}  # fmt: skip
 ASKED = [(rule["alert"], rule["expr"]) for rule in alerts()] + [
     (panel.title, re.sub(r"\[\$\w+\]", "[1m]", query.expression)) for panel in panels() for query in panel.queries
 ]

@@ -7,11 +7,12 @@ from collections import Counter
 import pytest
 
 from tests.prove.net.mistakes import MISTAKES, TOP, Mistake
+from tests.simulation.mistakes import MISTAKES as OF_SIMULATION
 
 NO_RULES_OF_THEIR_OWN = {"_pb"}
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", (*MISTAKES, *OF_SIMULATION.values()), ids=lambda mistake: mistake.name)
 def test_a_mistake_fits_todays_code(mistake: Mistake) -> None:
     path = TOP / mistake.file
     changed = mistake.applied(path.read_text())

@@ -19,7 +19,7 @@ from tritonclient.grpc import service_pb2_grpc as v2_rpc
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from tests.builders import load_request
+from tests.builders import load_request, predict_request
 from tests.real.polls import until
 
 DATATYPES: dict[np.dtype[Any], str] = {
@@ -72,10 +72,7 @@ class Mesh:
 
     def predict(self, model_id: str, model_type: str, path: str, **key: Any) -> int:
         """Predicted size in bytes."""
-        load = load_request(model_id, model_type, path, **key)
-        request = spi.PredictModelSizeRequest(
-            modelId=load.modelId, modelType=load.modelType, modelPath=load.modelPath, modelKey=load.modelKey
-        )
+        request = predict_request(model_id, model_type, path, **key)
         return self.runtime.predictModelSize(request, timeout=LONG_ENOUGH_SECONDS).sizeInBytes
 
     def unload(self, model_id: str) -> None:

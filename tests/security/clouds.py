@@ -21,11 +21,11 @@ NO_IDENTITY = ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "AZURE_CLI
 TOKEN = json.dumps({"access_token": "the-token", "expires_in": 3600, "token_type": "Bearer"}).encode()
 
 
-def page(kind: str, body: bytes | str | None = None, headers: Mapping[str, str | int] | None = None) -> Behaviour:
+def page(kind: str, body: bytes | str | None = None, headers: Mapping[str, str | int] | None = None, status: int = 200) -> Behaviour:
     """A listing: of the one file, or whatever body there is."""
     text = PAGES[kind] if body is None else body
     raw = text.encode() if isinstance(text, str) else text
-    return answering(200, {**TYPES[kind], "Content-Length": len(raw), **(headers or {})}, raw)
+    return answering(status, {**TYPES[kind], "Content-Length": len(raw), **(headers or {})}, raw)
 
 
 def cloud(kind: str, *, listing: Behaviour | None = None, reading: Behaviour | None = None) -> Behaviour:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from adapter.volume.volume import Volume
 from tests.builders import load_request
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Hell
@@ -97,15 +96,6 @@ def hell(store: HonestStore) -> Iterator[Hell]:
     """A server that is honest until the test says otherwise."""
     with Hell(store.honest) as server:
         yield server
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    """A claimed volume in `models`."""
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
 
 
 @pytest.fixture

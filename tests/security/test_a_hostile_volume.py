@@ -131,22 +131,10 @@ def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     made.store.close()
 
 
-def a_link(file: Path, secret: Path) -> None:
-    file.symlink_to(secret)
-
-
 def a_linked_folder(file: Path, secret: Path) -> None:
     file.parent.rmdir()
     (secret.parent / file.name).write_bytes(SECRET)
     file.parent.symlink_to(secret.parent)
-
-
-def a_pipe(file: Path, _: Path) -> None:
-    os.mkfifo(file)
-
-
-def an_endless_device(file: Path, _: Path) -> None:
-    file.symlink_to("/dev/zero")
 
 
 def a_long_file(file: Path, _: Path) -> None:
@@ -154,17 +142,29 @@ def a_long_file(file: Path, _: Path) -> None:
     os.truncate(file, 1 << 42)
 
 
-SWAPS = [a_link, a_linked_folder, a_pipe, an_endless_device, a_long_file]
+SWAPS = [
+    pytest.param(lambda file, secret: file.symlink_to(secret), id="a link"),
+    pytest.param(lambda file, _: os.mkfifo(file), id="a pipe"),
+    pytest.param(lambda file, _: file.symlink_to("/dev/zero"), id="an endless device"),
+    a_linked_folder, a_long_file,
+]  # fmt: skip
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """Of the pod, outside of the volume; for its owner alone."""
+    file = tmp_path / "secret/key"
+    file.parent.mkdir()
+    file.write_bytes(SECRET)
+    file.chmod(0o600)
+    return file
 
 
 @pytest.mark.parametrize("swapped", SWAPS)
 async def test_what_was_unpacked_is_not_read_through_what_came_in_its_place(
-    rig: StoreRig, tmp_path: Path, swapped: Callable[[Path, Path], None]
+    rig: StoreRig, secret: Path, swapped: Callable[[Path, Path], None]
 ) -> None:
     """A config is read between the unpacking and the placing, and quoted where it is wrong."""
-    secret = tmp_path / "secret/key"
-    secret.parent.mkdir()
-    secret.write_bytes(SECRET)
     rig.bucket.put("m.zip", zip_of([("conf/config.pbtxt", b"x" * len(SECRET)), ("1/model.onnx", b"abc")]))
     model = await opened(rig.store, a_spec("m.zip", storage_params={"unpack": "true"}), 60)
     (folder,) = rig.volume.artifacts_dir.iterdir()
@@ -180,12 +180,9 @@ async def test_what_was_unpacked_is_not_read_through_what_came_in_its_place(
 
 @pytest.mark.parametrize("swapped", SWAPS)
 async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
-    rig: StoreRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: Callable[[Path, Path], None]
+    rig: StoreRig, secret: Path, monkeypatch: pytest.MonkeyPatch, swapped: Callable[[Path, Path], None]
 ) -> None:
     """The files are swapped between the look at them and the reading: the config comes from the store then."""
-    secret = tmp_path / "secret/key"
-    secret.parent.mkdir()
-    secret.write_bytes(SECRET)
     files = {"m/conf/config.pbtxt": b"x" * len(SECRET), "m/1/model.onnx": b"abc"}
     for key, content in files.items():
         rig.bucket.put(key, content)
@@ -204,12 +201,9 @@ async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
 
 @pytest.mark.parametrize("swapped", SWAPS)
 async def test_what_a_front_reads_is_not_read_through_what_came_in_its_place(
-    rig: StoreRig, tmp_path: Path, swapped: Callable[[Path, Path], None]
+    rig: StoreRig, secret: Path, swapped: Callable[[Path, Path], None]
 ) -> None:
     """Both ends of files are read between the pull and the placing; a front's files are placed as they were read."""
-    secret = tmp_path / "secret/key"
-    secret.parent.mkdir()
-    secret.write_bytes(SECRET)
     rig.bucket.put("m/conf/chat_template.jinja", b"x")
     model = await opened(rig.store, a_spec("m"), 60)
     artifact = await model.fetch(model.listing.files)
@@ -226,16 +220,13 @@ async def test_what_a_front_reads_is_not_read_through_what_came_in_its_place(
 
 
 @pytest.mark.parametrize("to", ["secret", "nowhere", "pipe"])
-async def test_what_is_placed_is_a_plain_file_and_no_other_files_mode_is_changed(volume: Volume, tmp_path: Path, to: str) -> None:
+async def test_what_is_placed_is_a_plain_file_and_no_other_files_mode_is_changed(volume: Volume, secret: Path, to: str) -> None:
     """An artifact's file was swapped after the look: a link would have given everybody leave to read what it leads to."""
-    secret = tmp_path / "secret"
-    secret.write_bytes(SECRET)
-    secret.chmod(0o600)
     staged = volume.new_staging()
     if to == "pipe":
         os.mkfifo(staged / "model.onnx", 0o600)
     else:
-        (staged / "model.onnx").symlink_to(secret if to == "secret" else tmp_path / "nowhere")
+        (staged / "model.onnx").symlink_to(secret if to == "secret" else secret.with_name("nowhere"))
     artifact = Artifact(volume.publish(staged), is_ours=True)
     repository = Repository(volume)
     with pytest.raises(AdapterError, match="is not on the volume any more"):
@@ -351,13 +342,14 @@ def test_a_start_reads_a_bounded_number_of_records(volume: Volume, monkeypatch: 
         (folder / "meta.json").write_bytes(b"x" * 10_000)
         os.utime(folder, (number, number))
     read: list[str] = []
-    monkeypatch.setattr(records, "read", lambda folder: read.append(folder.stem[-1]) or _unusable())
+
+    def unusable(folder: Path) -> None:
+        read.append(folder.stem[-1])
+        raise Unusable("a test")
+
+    monkeypatch.setattr(records, "read", unusable)
     with capture_logs() as told:
         Artifacts(volume, keeps_idle=True).read_all(Stop())
     assert read == ["5", "4"]
     assert {line["reason"]: line["artifacts"] for line in told} == {"a test": 2, "more records than are read at a start": 3}
     assert os.listdir(volume.artifacts_dir) == []
-
-
-def _unusable() -> None:
-    raise Unusable("a test")

@@ -13,8 +13,7 @@ from contextlib import ExitStack
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
-from tests.builders import load_request
+from tests.builders import predict_request
 from tests.fakes import hell as bad
 from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Behaviour, Hell
@@ -202,8 +201,7 @@ def test_a_prediction_is_quick_whatever_the_store_does(
     """ModelMesh waits half a second; memory has the same bound."""
     hell.behaviour = store.spoiled("listing", ({**ENDLESS, **SLOW})[kind]())
     key = sidecar.add_key(store.config(hell.url))
-    load = load_request("m", "python", KEY, storage_key=key)
-    request = spi.PredictModelSizeRequest(modelId="m", modelType=load.modelType, modelPath=KEY, modelKey=load.modelKey)
+    request = predict_request("m", "python", KEY, storage_key=key)
     with sidecar.growth() as grown:
         begun = time.monotonic()
         assert sidecar.mesh.runtime.predictModelSize(request, timeout=30).sizeInBytes > 8192

@@ -25,10 +25,8 @@ from tests.unit.layout.cases.builders import SCHEMA, config_of
 
 ARCHIVE = Path(__file__).parent / "forests" / "forests.zip"
 TYPES = {"json": "xgboost", "ubj": "xgboost", "model": "xgboost", "txt": "lightgbm", "tl": "sklearn"}
-WITH_TARGETS = {"sklearn-targets-3.tl", "sklearn-outputs-6.tl", "xgboost-targets-3.json", "xgboost-targets-3.ubj"} | {
-    "xgboost-leaves-3.json",
-    "xgboost-leaves-3.ubj",
-}
+XGBOOST_TARGETS = {f"xgboost-{kind}-3.{suffix}" for kind in ("targets", "leaves") for suffix in ("json", "ubj")}
+WITH_TARGETS = XGBOOST_TARGETS | {"sklearn-targets-3.tl", "sklearn-outputs-6.tl"}
 """Of several targets: refused without a config of the user's own."""
 FEATURES, ROWS = 4, 100
 

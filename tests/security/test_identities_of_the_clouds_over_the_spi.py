@@ -19,12 +19,8 @@ from tests.security.cloud_pod import BUDGET_SECONDS, PODS, SECRETS, SOURCES, Clo
 from tests.security.conftest import STOP_SECONDS
 from tests.security.stores import STORES
 
-DENIED, AWAY, WRONG, LATE = (
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-)
+Code = grpc.StatusCode
+DENIED, AWAY, WRONG, LATE = Code.PERMISSION_DENIED, Code.UNAVAILABLE, Code.INVALID_ARGUMENT, Code.DEADLINE_EXCEEDED
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +164,11 @@ def test_no_token_goes_over_plain_http(source: Source, here: CloudPod, giver: Gi
     assert "plain http" in assert_told(here.load(key), WRONG, here)
 
 
-def stuck(pods: dict[str, CloudPod], behaviour: Behaviour) -> dict[str, str]:
-    """What loads say whose givers of tokens all behave so: at once, in time, and without a question to the store."""
+@pytest.mark.parametrize(
+    ("behaviour", "words"), [(answering(503, {"Content-Length": 0}), "which gives out credentials for"), (silent(), "waiting for")]
+)
+def test_a_giver_that_stays_in_trouble_is_named_in_time(pods: dict[str, CloudPod], behaviour: Behaviour, words: str) -> None:
+    """All at once: with its budget each load ends, and says what was waited for; the store is asked nothing, and not blamed."""
     with Hell(STORES["gcs"].honest) as store:
         calls = {}
         begun = time.monotonic()
@@ -183,35 +182,10 @@ def stuck(pods: dict[str, CloudPod], behaviour: Behaviour) -> dict[str, str]:
         assert time.monotonic() - begun < BUDGET_SECONDS + STOP_SECONDS
         assert not store.connections
     assert {failure.code() for failure in failures.values()} <= {AWAY, LATE}
-    return {name: assert_told(failure, failure.code(), pods[SOURCES[name].pod]) for name, failure in failures.items()}
-
-
-def unnamed(pods: dict[str, CloudPod], texts: dict[str, str]) -> dict[str, str]:
-    """Texts that do not say who gives out the tokens."""
-    return {name: text for name, text in texts.items() if SOURCES[name].giver(pods[SOURCES[name].pod]).place not in text}
-
-
-def test_a_giver_that_stays_in_trouble_is_named_in_time(pods: dict[str, CloudPod]) -> None:
-    """With its budget the load ends, and the store is not blamed."""
-    texts = stuck(pods, answering(503, {"Content-Length": 0}))
-    assert not unnamed(pods, texts)
-    assert all("which gives out credentials for" in text for text in texts.values())
-
-
-@pytest.fixture(scope="module")
-def silence(pods: dict[str, CloudPod]) -> dict[str, str]:
-    """What loads say whose givers are silent."""
-    return stuck(pods, silent())
-
-
-def test_a_giver_that_is_silent_holds_no_load_beyond_its_budget(silence: dict[str, str]) -> None:
-    """It is said what was waited for, and for how long."""
-    assert all("waiting for" in text for text in silence.values())
-
-
-def test_a_giver_that_is_silent_is_named(silence: dict[str, str], pods: dict[str, CloudPod]) -> None:
-    """And not the store, which was asked nothing."""
-    assert not unnamed(pods, silence)
+    for name, failure in failures.items():
+        here = pods[SOURCES[name].pod]
+        text = assert_told(failure, failure.code(), here)
+        assert words in text and SOURCES[name].giver(here).place in text, name
 
 
 def test_a_giver_in_trouble_holds_up_no_other_key_of_the_store(pods: dict[str, CloudPod]) -> None:

@@ -9,46 +9,33 @@ from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, by_target, honest
-from tests.real.blocking import BlockingClients, blocking, run
+from tests.real.blocking import blocking, run
 from tests.security.clouds import SMALL as CONTENT
-from tests.security.clouds import outcome, span
+from tests.security.clouds import bucket_of, outcome, page, span
 from tests.security.test_listings_that_are_none import listing, row
-from tests.unit.storage.rigs import make_config, make_search
+from tests.unit.storage.rigs import make_search
 
 MIB = 1024 * 1024
-KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
 ETAG = {"ETag": '"v1"'}
 SIZE = len(CONTENT)
 
 
-def xml(text, status=200, **headers):
-    body = text if isinstance(text, bytes) else text.encode()
-    return answering(status, {"Content-Type": "application/xml", "Content-Length": len(body), **headers}, body)
-
-
-def bucket_at(server, **changes):
-    values = {"type": "s3", "bucket": "b", "endpoint_url": server.url, "region": "us-east-1"} | KEYS | changes
-    return BlockingClients().bucket(make_config(values))
-
-
 def test_an_error_in_another_language_keeps_its_status():
     """A web page with a thousand attributes, of a proxy in between: the status says enough."""
-    page = "<!DOCTYPE html><html " + " ".join(f'a{n}="x"' for n in range(3000)) + ">"
-    with Hell(xml(page, 503, **{"Retry-After": 11})) as server, pytest.raises(SourceUnavailable, match="HTTP 503") as caught:
-        bucket_at(server).list_page("m/", Stop())
+    text = "<!DOCTYPE html><html " + " ".join(f'a{n}="x"' for n in range(3000)) + ">"
+    with Hell(page("s3", text, {"Retry-After": 11}, 503)) as server, pytest.raises(SourceUnavailable, match="HTTP 503") as caught:
+        bucket_of("s3", server.url).list_page("m/", Stop())
     assert caught.value.retry_after_seconds == 11
 
 
 def test_a_listing_that_turns_in_a_circle_ends():
     """The same token again; and two that lead to each other."""
-    circle = by_target(
-        {"continuation-token=a": xml(listing(row("m/2"), more="b")), "continuation-token=b": xml(listing(row("m/3"), more="a"))},
-        otherwise=xml(listing(row("m/1"), more="a")),
-    )
-    for behaviour in (xml(listing(row("m/1"), more="same")), circle):
+    first, second, third = (page("s3", listing(row(f"m/{number}"), more=more)) for number, more in ((1, "a"), (2, "b"), (3, "a")))
+    circle = by_target({"continuation-token=a": second, "continuation-token=b": third}, otherwise=first)
+    for behaviour in (page("s3", listing(row("m/1"), more="same")), circle):
         with Hell(behaviour) as server:
             with pytest.raises(SourceUnavailable, match="a listing of 'm' without an end"):
-                run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
+                run(find_model(bucket_of("s3", server.url).bucket, make_search("m"), blocking()))
             assert len(server.requests) <= 4
 
 
@@ -58,26 +45,26 @@ def test_empty_pages_without_end_end(monkeypatch):
     numbers = iter(range(10_000))
 
     def answer(peer):
-        xml(listing(more=f"t{next(numbers)}"))(peer)
+        page("s3", listing(more=f"t{next(numbers)}"))(peer)
 
     with Hell(answer) as server:
         with pytest.raises(SourceUnavailable, match="without an end"):
-            run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
+            run(find_model(bucket_of("s3", server.url).bucket, make_search("m"), blocking()))
         assert len(server.requests) == 21
 
 
 def test_a_key_that_is_listed_twice_is_no_model():
     """One of its two sizes would be wrong."""
-    with Hell(xml(listing(row("m/a", 1), row("m/a", 2)))) as server, pytest.raises(SourceUnavailable, match="twice"):
-        run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
+    with Hell(page("s3", listing(row("m/a", 1), row("m/a", 2)))) as server, pytest.raises(SourceUnavailable, match="twice"):
+        run(find_model(bucket_of("s3", server.url).bucket, make_search("m"), blocking()))
 
 
 def test_names_have_a_bound_together(monkeypatch):
     """100,000 keys of 1,024 letters that each take four bytes are 400 MiB."""
     monkeypatch.setattr("adapter.storage.pull.listing.MAX_NAMES_BYTES", 100_000)
     rows = [row(f"m/\U0001f4a3{'k' * 200}{number}") for number in range(200)]
-    with Hell(xml(listing(*rows))) as server, pytest.raises(InvalidRequest, match="is it really one model"):
-        run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
+    with Hell(page("s3", listing(*rows))) as server, pytest.raises(InvalidRequest, match="is it really one model"):
+        run(find_model(bucket_of("s3", server.url).bucket, make_search("m"), blocking()))
 
 
 @pytest.mark.parametrize(("size", "chunks"), [(10, [b"12345678901"]), (10, [b"1234567890", b"x"]), (10, [b"12345", b"678901234"])])
@@ -87,7 +74,7 @@ def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks,
     framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(5, 14) if is_part else {})}
     with Hell(answering(206 if is_part else 200, headers, framed)) as server:
-        got, error = outcome(bucket_at(server), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
+        got, error = outcome(bucket_of("s3", server.url), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
     assert type(error) is SourceUnavailable and "more than was asked for" in error.text
     assert len(got) < size
 
@@ -95,8 +82,8 @@ def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks,
 def test_what_is_stored_encoded_is_taken_as_it_is_stored():
     """An object may have a Content-Encoding of its own; its bytes are the listed ones."""
     with Hell(honest(CONTENT, {**ETAG, "Content-Encoding": "gzip"})) as server:
-        assert outcome(bucket_at(server)) == (CONTENT, None)
-        assert outcome(bucket_at(server), 5, 10) == (CONTENT[5:15], None)
+        assert outcome(bucket_of("s3", server.url)) == (CONTENT, None)
+        assert outcome(bucket_of("s3", server.url), 5, 10) == (CONTENT[5:15], None)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -106,7 +93,7 @@ def test_a_redirect_is_an_answer_and_no_instruction(status, call):
     with Hell(answering(200)) as elsewhere:
         headers = {"Location": f"{elsewhere.url}/b", "x-amz-bucket-region": "eu-north-1", "Content-Length": 0}
         with Hell(answering(status, headers)) as server:
-            bucket = bucket_at(server)
+            bucket = bucket_of("s3", server.url)
             with pytest.raises(InvalidRequest, match="the bucket is in 'eu-north-1'"):
                 if call == "list":
                     bucket.list_page("m/", Stop())
@@ -120,9 +107,9 @@ def test_a_redirect_is_an_answer_and_no_instruction(status, call):
 def test_a_region_that_an_answer_makes_up_goes_nowhere(region):
     """It would become part of a host name, or of a signature."""
     error = f"<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>"
-    with Hell(xml(error, 400)) as server:
+    with Hell(page("s3", error, status=400)) as server:
         with pytest.raises((InvalidRequest, SourceUnavailable)) as caught:
-            bucket_at(server).list_page("m/", Stop())
+            bucket_of("s3", server.url).list_page("m/", Stop())
         assert len(server.requests) == 1
     assert f"'{region}'" not in caught.value.text
 
@@ -137,5 +124,5 @@ def test_the_bounds_of_a_page_admit_what_s3_can_send():
     rows = "".join(f"<Contents><Key>m%2F{'%C3%BC' * 500}{number:04}</Key>{inner}</Contents>" for number in range(1000))
     text = f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
     assert len(text) > 3 * MIB
-    with Hell(xml(text)) as server:
-        assert len(bucket_at(server).list_page("m/", Stop()).objects) == 1000
+    with Hell(page("s3", text)) as server:
+        assert len(bucket_of("s3", server.url).list_page("m/", Stop()).objects) == 1000

@@ -8,26 +8,19 @@ from ipaddress import ip_network
 import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
-from adapter.storage.net.messages import FREE, Guard
+from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
 from tests.builders import a_spec
 from tests.contract.bucket.model_rigs import make_store
 from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, in_turn, redirecting
-from tests.real.blocking import BlockingClients
 from tests.security.clouds import SMALL as CONTENT
-from tests.security.clouds import outcome, span
-from tests.unit.storage.rigs import make_config, opened
+from tests.security.clouds import bucket_of, outcome, span
+from tests.unit.storage.rigs import opened
 
 MIB = 1024 * 1024
 SIZE = len(CONTENT)
 ETAG = {"ETag": '"v1"'}
 DENIED = Guard((ip_network("127.0.0.0/8"), ip_network("169.254.0.0/16")))
-
-
-def bucket_at(server, guard=FREE, **changes):
-    requested = changes.pop("requested", frozenset())
-    config = make_config({"type": "http", "url": server.url} | changes, requested=requested)
-    return BlockingClients(guard=guard).bucket(config)
 
 
 def listed(bucket, key="m/file"):
@@ -64,7 +57,7 @@ def test_an_odd_first_answer_has_a_class(name):
         peer.hang_up()
 
     with Hell(answer) as server, pytest.raises(expected) as caught:
-        listed(bucket_at(server))
+        listed(bucket_of("http", server.url))
     assert type(caught.value) is expected
 
 
@@ -73,7 +66,7 @@ def test_of_an_endless_first_answer_one_byte_is_read(status):
     """The connection is closed then."""
     headers = {**span(0, 0, 11)} if status == 206 else {"Content-Length": 10**12}
     with Hell(endless_body(status, headers, is_chunked=False)) as server:
-        assert listed(bucket_at(server)).size_bytes == (11 if status == 206 else 10**12)
+        assert listed(bucket_of("http", server.url)).size_bytes == (11 if status == 206 else 10**12)
         assert server.sent_bytes < 16 * MIB
 
 
@@ -86,7 +79,7 @@ def test_a_packed_file_that_is_called_encoded_is_taken_as_it_is_stored(encoding,
     """Apache's `AddEncoding x-gzip .gz .tgz` says so of a file that is not encoded: its length is that of the file."""
     packed = gzip.compress(CONTENT)
     with Hell(honest(packed, {**ETAG, "Content-Encoding": encoding})) as server:
-        bucket = bucket_at(server)
+        bucket = bucket_of("http", server.url)
         stored = listed(bucket, key)
         assert stored.size_bytes == len(packed)
         assert outcome(bucket, length=len(packed), size=len(packed), key=key) == (packed, None)
@@ -99,7 +92,7 @@ def test_an_encoding_that_was_not_asked_for_is_refused_in_words(key, encoding):
     """Its bytes are not the file's. A word that a server makes up is not repeated."""
     words, headers = "in an encoding that was not asked for", {**ETAG, "Content-Encoding": encoding}
     with Hell(honest(CONTENT, headers)) as server, pytest.raises(InvalidRequest, match=words) as caught:
-        listed(bucket_at(server), key)
+        listed(bucket_of("http", server.url), key)
     assert "weird" not in caught.value.text
 
 
@@ -107,7 +100,7 @@ def test_an_encoding_that_was_not_asked_for_is_refused_in_words(key, encoding):
 def test_a_version_that_a_server_no_longer_names_is_not_held_to(headers):
     """A farm of unequal servers, behind one name."""
     with Hell(in_turn(honest(CONTENT, headers), honest(CONTENT))) as server:
-        bucket = bucket_at(server)
+        bucket = bucket_of("http", server.url)
         stored, got = listed(bucket), bytearray()
         with pytest.raises(SourceChanged):
             bucket.read(stored, 5, 10, got.extend, Stop())
@@ -120,7 +113,7 @@ def test_a_version_that_a_server_no_longer_names_is_not_held_to(headers):
 def test_a_file_without_a_version_is_asked_for_whole():
     """Although its server gives ranges: two of them might be of two versions."""
     with Hell(honest(CONTENT)) as server:
-        bucket = bucket_at(server)
+        bucket = bucket_of("http", server.url)
         stored = listed(bucket)
         assert (stored.is_versioned, stored.is_divisible, stored.size_bytes) == (False, False, SIZE)
         assert outcome(bucket, etag="") == (CONTENT, None)
@@ -173,7 +166,7 @@ def test_where_a_redirect_leads_is_guarded_although_the_config_is_free():
     with Hell(honest(CONTENT, ETAG)) as elsewhere, Hell(redirecting(f"{elsewhere.url}/file?sig=the-secret")) as server:
         words = r"redirected to an address that may not be dialled \(REQUEST_ENDPOINTS_DENIED\)$"
         with pytest.raises(InvalidRequest, match=words) as caught:
-            listed(bucket_at(server, DENIED))
+            listed(bucket_of("http", server.url, guard=DENIED))
         assert elsewhere.connections == 0
         assert "secret" not in caught.value.text and server.url in caught.value.text
 
@@ -181,13 +174,13 @@ def test_where_a_redirect_leads_is_guarded_although_the_config_is_free():
 def test_a_redirect_within_the_stored_server_is_free():
     """The same host and port."""
     with Hell(by_target({"/other": honest(CONTENT, ETAG)}, otherwise=redirecting("/other"))) as server:
-        assert listed(bucket_at(server, DENIED)).size_bytes == SIZE
+        assert listed(bucket_of("http", server.url, guard=DENIED)).size_bytes == SIZE
 
 
 def test_a_refusal_says_when_to_come_back():
     """For the pause before the next try."""
     with Hell(answering(503, {"Retry-After": 9, "Content-Length": 0})) as server:
-        bucket = bucket_at(server)
+        bucket = bucket_of("http", server.url)
         with pytest.raises(SourceUnavailable) as caught:
             listed(bucket)
         assert caught.value.retry_after_seconds == 9

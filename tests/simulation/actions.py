@@ -8,17 +8,14 @@ from collections.abc import Callable
 from adapter.model import ModelSpec, Named
 from tests.simulation.calls import Calls
 from tests.simulation.lives import Lives
-from tests.simulation.world import CLAIM, FRONT_BYTES, World
+from tests.simulation.world import CLAIM, FRONT_BYTES, Part, World
 
 
-class Actions:
+class Actions(Part):
     """The dice of a history."""
 
     def __init__(self, world: World, calls: Calls, lives: Lives) -> None:
-        self._world = world
-        self._random = world.random
-        self._loop = world.loop
-        self._triton = world.triton
+        super().__init__(world)
         self._calls = calls
         self._lives = lives
 

@@ -23,21 +23,15 @@ from adapter.model import ModelSpec
 from adapter.serving import AlreadyLoaded, KnownModel
 from tests.simulation.adapter_life import UNLOAD_SECONDS
 from tests.simulation.store import UnforeseenError, said
-from tests.simulation.world import FRONT_BYTES, Call, World
+from tests.simulation.world import FRONT_BYTES, Call, Part
 
 PREDICT_SECONDS = 0.5
 """ModelMesh's own patience."""
 STATUS_SECONDS = 2.0
 
 
-class Calls:
+class Calls(Part):
     """Each call is a task whose answer is checked."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._random = world.random
-        self._loop = world.loop
-        self._triton = world.triton
 
     def call(
         self, kind: str, model_id: str, ask: Callable[[Call], Coroutine[Any, Any, None]], spec: ModelSpec | None = None

@@ -16,19 +16,16 @@ from tests.simulation.adapter_life import ROOT_TASK
 from tests.simulation.calls import Calls
 from tests.simulation.loop import until, within
 from tests.simulation.rules import Rules
-from tests.simulation.world import Call, World
+from tests.simulation.world import Call, Part, World
 
 BACKGROUND = (RECONCILER, "LOOK", ROOT_TASK)
 
 
-class Ending:
+class Ending(Part):
     """From trouble to an empty adapter."""
 
     def __init__(self, world: World, rules: Rules, calls: Calls) -> None:
-        self._world = world
-        self._random = world.random
-        self._loop = world.loop
-        self._triton = world.triton
+        super().__init__(world)
         self._rules = rules
         self._calls = calls
 

@@ -53,11 +53,6 @@ class History:
         self.seconds = 0.0
         """So long it has lasted, in virtual time."""
 
-    @property
-    def problems(self) -> list[str]:
-        """Which rules were broken, and when."""
-        return self.world.problems
-
     def run(self) -> History:
         """Everything, to the end."""
         world = self.world
@@ -128,8 +123,3 @@ class History:
         if world.nudge_rate and not world.is_calm and self._random.random() < world.nudge_rate:
             world.met["cancel in any step"] += 1
             self._calls.cancel_one()
-
-
-def lived(seed: int, *, is_traced: bool = False) -> History:
-    """A whole history."""
-    return History(seed, is_traced=is_traced).run()

@@ -7,9 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from adapter.errors import (
-    StartError,
-)
+from adapter.errors import StartError
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.registry import Model as Known
 from adapter.lifecycle.states import IllegalMoveError, State
@@ -20,17 +18,14 @@ from tests.simulation.client import Client
 from tests.simulation.loop import KIND, Life
 from tests.simulation.rules import Rules
 from tests.simulation.store import Clients, UnforeseenError
-from tests.simulation.world import World
+from tests.simulation.world import Part, World
 
 
-class Lives:
+class Lives(Part):
     """The adapter's processes."""
 
     def __init__(self, world: World, rules: Rules) -> None:
-        self._world = world
-        self._random = world.random
-        self._loop = world.loop
-        self._triton = world.triton
+        super().__init__(world)
         self._rules = rules
 
     def start(self) -> None:

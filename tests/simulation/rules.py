@@ -18,15 +18,11 @@ from adapter.volume.boot import boot_id
 from tests.simulation.loop import KIND, LIFE
 from tests.simulation.store import SERVED, served, sizes
 from tests.simulation.triton import files_below
-from tests.simulation.world import FIT, World
+from tests.simulation.world import FIT, Part
 
 
-class Rules:
+class Rules(Part):
     """Look on, and call what must not be a problem."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._triton = world.triton
 
     def check_space(self) -> None:
         """What is counted is at least what lies there."""

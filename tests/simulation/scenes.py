@@ -8,20 +8,17 @@ from functools import partial
 from adapter.model import ModelSpec
 from tests.simulation.calls import Calls
 from tests.simulation.loop import until
-from tests.simulation.world import CLAIM, Call, World
+from tests.simulation.world import CLAIM, Call, Part, World
 
 NEIGHBOUR_SECONDS = 15.0
 """Far more than any call needs of a Triton and a store that are well."""
 
 
-class Scenes:
+class Scenes(Part):
     """What such a history begins with."""
 
     def __init__(self, world: World, calls: Calls) -> None:
-        self._world = world
-        self._random = world.random
-        self._loop = world.loop
-        self._triton = world.triton
+        super().__init__(world)
         self._calls = calls
 
     async def crowd(self) -> None:

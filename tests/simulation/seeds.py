@@ -9,10 +9,8 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 
-from tests.simulation.history import lived
-from tests.simulation.mistakes import MISTAKES
+from tests.simulation.mistakes import MISTAKES, plant
 
 CHUNK = 25
 SHOWN = 20
@@ -32,9 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--plant", choices=sorted(MISTAKES), help="with this mistake in the adapter; the first seed that finds it ends the run"
     )
     options = parser.parse_args(arguments)
+    if options.plant is not None:
+        plant(options.plant)
     if options.seed is not None:
-        with _planted(options.plant):
-            problems, met, _ = _one(options.seed, is_traced=options.trace)
+        problems, met, _ = _one(options.seed, is_traced=options.trace)
         _tell(options.seed, problems, options.plant)
         print(", ".join(f"{what} {count}" for what, count in sorted(met.items())))
         return bool(problems)
@@ -43,19 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _many(options.first, options.seeds, options.jobs)
 
 
-@contextmanager
-def _planted(name: str | None) -> Iterator[None]:
-    if name is None:
-        yield
-        return
-    with MISTAKES[name]():
-        yield
-
-
 def _one(seed: int, *, is_traced: bool = False) -> tuple[list[str], Counter[str], float]:
+    from tests.simulation.history import History  # noqa: PLC0415 - after the mistake was planted
+
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # of a process that died before its task began
-    history = lived(seed, is_traced=is_traced)
-    return history.problems, history.world.met, history.seconds
+    history = History(seed, is_traced=is_traced).run()
+    return history.world.problems, history.world.met, history.seconds
 
 
 def _some(first: int, count: int) -> list[Outcome]:
@@ -63,13 +55,12 @@ def _some(first: int, count: int) -> list[Outcome]:
 
 
 def _found(name: str, first: int, count: int) -> int:
-    with _planted(name):
-        for seed in range(first, first + count):
-            problems, _, _ = _one(seed)
-            if problems:
-                print(f"found after {seed - first + 1} seeds: {problems[0]}")
-                _tell(seed, problems, name)
-                return 0
+    for seed in range(first, first + count):
+        problems, _, _ = _one(seed)
+        if problems:
+            print(f"found after {seed - first + 1} seeds: {problems[0]}")
+            _tell(seed, problems, name)
+            return 0
     print(f"{count} seeds have not found the mistake: {name}")
     return 1
 

@@ -166,13 +166,9 @@ class Triton:
             if self.is_silent:
                 self.asleep.append(begin)
             else:
-                self._spawn(self._serve(answer, work, life, has_thread=has_thread))
+                self.loop.create_task(self._serve(answer, work, life, has_thread=has_thread))
 
         self.loop.call_later(self.moment(), begin, context=self.loop.in_name_of(life))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Its life keeps the task."""
-        self.loop.create_task(work)
 
     async def _serve(
         self, answer: asyncio.Future[Any], work: Callable[[], Coroutine[Any, Any, Any]], life: Life, *, has_thread: bool
@@ -271,7 +267,7 @@ class Triton:
         try:
             if held.state == "READY":
                 held.state = "UNLOADING"
-                self._spawn(self._free(held))
+                self.loop.create_task(self._free(held))
                 if self.unload_call_seconds:
                     await asyncio.sleep(self.unload_call_seconds)
         finally:

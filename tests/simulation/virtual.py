@@ -8,7 +8,6 @@ from unittest import mock
 
 from tests.simulation import fibers, threads
 
-PATCHED = ("adapter.workers",)
 TIMED = ("adapter.volume.boot", "adapter.volume.volume")
 
 
@@ -19,8 +18,7 @@ def virtual(hub: fibers.Hub) -> Iterator[None]:
         fibers.use(hub)
         stack.callback(fibers.use, None)
         stack.enter_context(mock.patch.multiple("adapter.workers.Workers", **threads.WORKERS))
-        for module in PATCHED:
-            stack.enter_context(mock.patch(f"{module}.threading", threads.threading))
+        stack.enter_context(mock.patch("adapter.workers.threading", threads.threading))
         for module in TIMED:
             stack.enter_context(mock.patch(f"{module}.time", threads.time))
         stack.enter_context(mock.patch("adapter.storage.store.Engine", mock.Mock()))

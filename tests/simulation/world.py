@@ -273,3 +273,13 @@ class World:
         if self.random.random() < self.odd_rate:
             self.kinds[f"{place}#{number}"] = self.random.choice(("bad", "deadly", "endless"))
         self.say(f"{place} is version {number} now: {self.kinds.get(f'{place}#{number}', 'good')}")
+
+
+class Part:
+    """Of a history, over the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self._loop = world.loop
+        self._triton = world.triton

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from adapter._pb import model_runtime_pb2 as spi
-from tests.builders import load_request
+from tests.builders import load_request, predict_request
 
 CALL_SECONDS = 120
 IDS = 12
@@ -98,7 +98,7 @@ class Traffic:
         elif kind == "cancelled":
             await self._cancelled(model_id, path)
         else:
-            await self.runtime.predictModelSize(predict_request(model_id, path), timeout=CALL_SECONDS)
+            await self.runtime.predictModelSize(predict_request(model_id, "python", path), timeout=CALL_SECONDS)
             began = time.monotonic()
             await self._load(model_id, path)
             self.load_seconds.append(time.monotonic() - began)
@@ -129,9 +129,3 @@ class Traffic:
         except grpc.aio.AioRpcError as error:
             self.problems.append(f"an unload: {error.code().name} {error.details()}")
         self.unload_seconds.append(time.monotonic() - began)
-
-
-def predict_request(model_id: str, path: str) -> spi.PredictModelSizeRequest:
-    """As ModelMesh asks before a load."""
-    load = load_request(model_id, "python", path)
-    return spi.PredictModelSizeRequest(modelId=load.modelId, modelType=load.modelType, modelPath=load.modelPath, modelKey=load.modelKey)

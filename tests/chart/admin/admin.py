@@ -31,7 +31,8 @@ class Admin:
 
     def says(self, script: str, env: Mapping[str, str] | None = None) -> str:
         """What commands print. Raises CommandError when one fails."""
-        return self.cluster.shell(script, folder=self.folder, env={**self._variables(), **(env or {})})
+        variables = {"NAMESPACE": self.namespace, "CONTROLLER": self.namespace, "REGISTRY": "registry.example.com"}
+        return self.cluster.shell(script, folder=self.folder, env=variables | dict(env or {}))
 
     def refusal(self, script: str) -> str:
         """What a command says that fails."""
@@ -64,6 +65,3 @@ class Admin:
         for each in objects:
             each["metadata"] = {**each["metadata"], **({} if each["kind"].startswith("Cluster") else {"namespace": self.namespace})}
         self.cluster.apply(*objects)
-
-    def _variables(self) -> dict[str, str]:
-        return {"NAMESPACE": self.namespace, "CONTROLLER": self.namespace, "REGISTRY": "registry.example.com"}

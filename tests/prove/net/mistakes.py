@@ -20,7 +20,7 @@ class Mistake:
     old: str
     """Occurs exactly once in the file."""
     new: str
-    first: tuple[str, ...]
+    first: tuple[str, ...] = ()
     """Files of tests that should find it, below `tests/`."""
 
     @property
@@ -41,5 +41,10 @@ class Mistake:
         return text.replace(self.old, self.new)
 
 
-TABLES = [Path(__file__).with_name(f"{name}.toml") for name in ("core", "storage", "rules", "fronts", "memory", "deploy")]
-MISTAKES = tuple(Mistake(**row | {"first": tuple(row["first"])}) for table in TABLES for row in tomllib.loads(table.read_text())["mistake"])
+def read(table: Path) -> tuple[Mistake, ...]:
+    """All mistakes of a table."""
+    return tuple(Mistake(**row | {"first": tuple(row.get("first", ()))}) for row in tomllib.loads(table.read_text())["mistake"])
+
+
+TABLES = ("core", "storage", "rules", "fronts", "memory", "deploy")
+MISTAKES = tuple(mistake for name in TABLES for mistake in read(Path(__file__).with_name(f"{name}.toml")))

@@ -21,7 +21,7 @@ from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.builders import a_spec
-from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.memory_bucket import MemoryBucket, MemoryClients
 
 MIB = 1024 * 1024
 
@@ -41,16 +41,6 @@ def make_search(path: str = "m", **fields: Any) -> Search:
 async def opened(store: Store, spec: ModelSpec, seconds: float = math.inf) -> StoredModel:
     """The model, for a caller that does not ask what it waited for; `seconds`: how long it may wait for storage."""
     return await store.open(spec, Waits(time.monotonic, time.monotonic() + seconds))
-
-
-@dataclass
-class MemoryClients:
-    """Every config leads to the same bucket in memory."""
-
-    only: MemoryBucket
-
-    async def bucket(self, config: StorageConfig) -> MemoryBucket:
-        return self.only
 
 
 @dataclass
