@@ -18,7 +18,7 @@ import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -31,7 +31,6 @@ from adapter.stubs import service_pb2
 SHARED_MEMORY = "shared_memory_region"
 """Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
-T = TypeVar("T")
 _NUMBER = re.compile(r"\s*[0-9]{1,18}\s*", re.ASCII)
 _CONTENTS = b"\x3a"
 """Tag of `raw_input_contents`, field 7. Source: the V2 predict protocol, gRPC; protobuf's encoding."""
@@ -80,11 +79,7 @@ def _wire(head: Any, contents: Sequence[Data]) -> bytes:
 
 def _varint(number: int) -> bytes:
     """Source: protobuf's encoding."""
-    low = b""
-    while number >= 0x80:
-        low += bytes((number & 0x7F | 0x80,))
-        number >>= 7
-    return low + bytes((number,))
+    return bytes((number,)) if number < 0x80 else bytes((number & 0x7F | 0x80,)) + _varint(number >> 7)
 
 
 _NO_NUL = r"\A[^\0]*\Z"
@@ -104,24 +99,11 @@ class _Input(_Output, kw_only=True):
     data: Any = None
 
 
-class _Beside(msgspec.Struct, kw_only=True):
-    """What a request has beside its tensors."""
-
-    id: _Text = ""
-    parameters: _Parameters = {}
-
-
-class _Body(_Beside):
+class _Body(msgspec.Struct, kw_only=True):
     inputs: list[_Input]
     outputs: list[_Output] = []
-
-
-def _checked(kind: type[T], value: Any) -> T:
-    """A parsed request as this struct. Raises HttpError 400: with the place of what is wrong."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
+    id: _Text = ""
+    parameters: _Parameters = {}
 
 
 def head_of(text: str | None) -> int | None:
@@ -146,7 +128,10 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     Raises:
         HttpError: 400, with the name of what is wrong.
     """
-    body = _checked(_Body, value)
+    try:
+        body = msgspec.convert(value, _Body)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
     if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
         raise HttpError(400, "shared memory is not served here; send the data itself")
     head = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)
@@ -220,15 +205,14 @@ def raw(info: ModelInfo, version: str, body: Data) -> Asked:
         raise HttpError(400, f"a raw request needs a model with one input, but {info.metadata.name!r} has {len(needed)}")
     (entry,) = needed
     shape = [1, *entry.shape[1:]] if info.config.max_batch_size > 0 else list(entry.shape)
-    size = element_bytes(entry.datatype)
-    if size is not None and (len(body) % size or shape.count(-1) > 1):
-        raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
-    shape = _filled(f"input {entry.name!r}", shape, 1 if size is None else len(body) // size)
-    if size is None:
+    each = element_bytes(entry.datatype)
+    if each is None:
         body = len(body).to_bytes(4, "little") + body
-    head = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
-    head.inputs.add(name=entry.name, datatype=entry.datatype, shape=shape)
-    return Asked(head, _wire(head, [body]), is_all_binary=True)
+    elif shape.count(-1) > 1:
+        raise HttpError(400, f"a raw request does not say the shape {shape} of input {entry.name!r}")
+    shape = _filled(f"input {entry.name!r}", shape, len(body) // each if each else 1)
+    given = {"name": entry.name, "datatype": entry.datatype, "shape": shape, "parameters": {"binary_data_size": len(body)}}
+    return asked(info.metadata.name, version, {"inputs": [given], "parameters": {"binary_data_output": True}}, memoryview(body))
 
 
 def _filled(what: str, dims: Sequence[int], count: int) -> list[int]:
@@ -267,38 +251,33 @@ def flat(info: ModelInfo, version: str, value: Any) -> Asked:
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
     known = {entry.name: entry for entry in info.metadata.inputs}
+    inputs: list[Any] = []
     parameters: dict[str, Parameter] = {}
-    contents: list[Data] = []
-    head = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
     nested = value.get("parameters", {})
     if not isinstance(nested, dict) or "parameters" in known:
         raise HttpError(400, "'parameters' must be an object, and cannot be the name of an input")
     own = {"id", "parameters"} - known.keys()
     for key, given in [*((key, given) for key, given in value.items() if key not in own), *nested.items()]:
         if key in known:
-            contents.append(_flat_data(head, known[key], given))
+            inputs.append(_flat_input(known[key], given))
         elif isinstance(given, bool | int | float | str):
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
-    beside = _checked(_Beside, {"id": value.get("id", "") if "id" in own else "", "parameters": parameters})
-    head.id = beside.id
-    set_parameters(head, beside.parameters)
-    return Asked(head, _wire(head, contents))
+    request = {"id": value.get("id", "") if "id" in own else "", "parameters": parameters, "inputs": inputs}
+    return asked(info.metadata.name, version, request, memoryview(b""))
 
 
-def _flat_data(head: Any, info: Any, given: Any) -> bytes:
+def _flat_input(info: Any, given: Any) -> Mapping[str, Any]:
+    """As V2 has it."""
     what = f"input {info.name!r}"
     data = given if isinstance(given, list) else [given]
-    if info.datatype not in DATATYPES:
-        raise HttpError(400, f"{what} has the datatype {info.datatype!r}, which JSON cannot carry")
     kind, words = _KINDS.get(info.datatype, (None, ""))
     if kind is not None and set(map(type, data)) - {kind}:
         raise HttpError(400, f"{what}: {words}")
     if any(isinstance(element, list) for element in data):
         raise HttpError(400, f"{what} must be one element, or a list of them")
-    head.inputs.add(name=info.name, datatype=info.datatype, shape=_filled(what, info.shape, len(data)))
-    return packed(what, info.datatype, data, len(data))
+    return {"name": info.name, "datatype": info.datatype, "shape": _filled(what, info.shape, len(data)), "data": data}
 
 
 # ---- the model repository API
@@ -316,14 +295,10 @@ class _Load(msgspec.Struct):
     parameters: dict[str, str] = {}
 
 
-class _Flags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    unload_dependents: bool = False
-
-
 class Unload(msgspec.Struct):
     """Of a request for an unload."""
 
-    parameters: _Flags = _Flags()
+    parameters: dict[Literal["unload_dependents"], bool] = {}
 
 
 def overrides_of(body: bytes) -> Overrides:

@@ -181,7 +181,7 @@ class _Handlers:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
         asked = await request.read_by(structured, Unload)
-        await api.unload(name, has_dependents=asked.parameters.unload_dependents)
+        await api.unload(name, has_dependents=asked.parameters.get("unload_dependents", False))
         return web.Response()
 
     def _opened(self) -> RepositoryCalls:
