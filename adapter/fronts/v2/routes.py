@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,10 +23,10 @@ import orjson
 from aiohttp import web
 
 from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import BINARY, JSON, Stream, bytes_answer, compressed, event, json_answer, stream_headers
+from adapter.fronts.answers import BINARY, JSON, Stream, bytes_answer, compressed, event, json_answer
 from adapter.fronts.bodies import FREE_BYTES, off_loop_if_large
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.failures import UNAVAILABLE, HttpError, status_of, structured
+from adapter.fronts.failures import UNAVAILABLE, HttpError, structured
 from adapter.fronts.tensors import as_json
 from adapter.fronts.v2.requests import Asked, Index, Unload, flat_meant, head_of, meant, overrides_of
 from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
@@ -66,8 +66,7 @@ def front(
         models: the adapter's, where `inference` is the pod's own Triton.
         repository_api: None: its calls are refused.
     """
-    served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    handlers = _Handlers(inference, triton, models, served, repository_api)
+    handlers = _Handlers(inference, triton, models, repository_api)
     routes = [
         Route("POST", "/v2/repository/index", handlers.index, REPOSITORY),
         Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY),
@@ -99,7 +98,6 @@ class _Handlers:
     inference: TritonInference
     triton: TritonInference
     models: Models | None
-    served: Collection[str]
     api: RepositoryCalls | None
     restoring_since: float | None = None
     """When a question for readiness first found that models were being loaded again."""
@@ -122,7 +120,8 @@ class _Handlers:
 
     async def server(self, _request: Request) -> web.Response:
         info = await self.triton.server_info()
-        extensions = [name for name in info.extensions if name in self.served]
+        served = SERVED if self.api is None else (*SERVED, *EXTENSIONS)
+        extensions = [name for name in info.extensions if name in served]
         return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
     async def model_ready(self, request: Request) -> web.Response:
@@ -154,7 +153,7 @@ class _Handlers:
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
         asked = await request.read_by(flat_meant, await self.inference.model_info(model), model.version)
-        return await streamed_as_triton(self.inference, model, asked, request)
+        return await streamed(self.inference, model, asked, request, begins_with_failure=True)
 
     def _model(self, request: Request) -> KnownModel:
         """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
@@ -280,9 +279,13 @@ async def whole(inference: TritonInference, model: KnownModel, asking: Asked) ->
     return bytes_answer(await off_loop_if_large(size_bytes, lambda: flat_written(response, model.name)), JSON)
 
 
-async def streamed(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
+async def streamed(
+    inference: TritonInference, model: KnownModel, asking: Asked, request: Request, *, begins_with_failure: bool = False
+) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
+
+    With `begins_with_failure` so is a failure of the model itself instead of its first answer, with the failure's status: as Triton has it.
 
     Raises:
         InferenceFailed: before the first answer, or instead of it.
@@ -295,21 +298,12 @@ async def streamed(inference: TritonInference, model: KnownModel, asking: Asked,
                 await stream.write(b"" if is_end else b"data: %s\n\n" % flat_written(response, model.name))
         except (InferenceFailed, HttpError) as failed:
             if not stream.response.prepared:
-                raise
+                if not (begins_with_failure and isinstance(failed, InferenceFailed) and failed.failure is Failure.INTERNAL):
+                    raise
+                stream.response.set_status(failed.failure.value)
             note(error=failed.text)
             await stream.write(event({"error": failed.text}))
     return stream.response
-
-
-async def streamed_as_triton(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
-    """As `streamed`; where the model itself fails instead of its first answer, that is an event, too, with the failure's status."""
-    try:
-        return await streamed(inference, model, asking, request)
-    except InferenceFailed as failed:
-        if failed.failure is not Failure.INTERNAL:
-            raise
-        note(error=failed.text, reason=failed.reason)
-        return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
 
 def flat_written(response: Any, model: str) -> bytes:
