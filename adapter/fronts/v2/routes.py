@@ -30,9 +30,10 @@ from adapter.fronts.failures import UNAVAILABLE, HttpError, structured
 from adapter.fronts.tensors import as_json
 from adapter.fronts.v2.requests import Asked, Index, Unload, flat_meant, head_of, meant, overrides_of
 from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import ServerModel
-from adapter.serving import KnownModel, Models
+from adapter.serving import KnownModel
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 from adapter.triton.inference.messages import json_of
@@ -55,7 +56,7 @@ Question = Callable[[TritonInference, str, str], Awaitable[Any]]
 
 
 def front(
-    inference: TritonInference, triton: TritonInference, models: Models | None = None, repository_api: RepositoryCalls | None = None
+    inference: TritonInference, triton: TritonInference, models: RuntimeLifecycle | None = None, api: RepositoryCalls | None = None
 ) -> Front:
     """
     The front of V2 REST.
@@ -64,9 +65,9 @@ def front(
         inference: the server behind it.
         triton: the pod's own, which says whether the pod is well: ModelMesh has no such call.
         models: the adapter's, where `inference` is the pod's own Triton.
-        repository_api: None: its calls are refused.
+        api: of the model repository; None: its calls are refused.
     """
-    handlers = _Handlers(inference, triton, models, repository_api)
+    handlers = _Handlers(inference, triton, models, api)
     routes = [
         Route("POST", "/v2/repository/index", handlers.index, REPOSITORY),
         Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY),
@@ -97,7 +98,7 @@ def _fails(_request: Request, status: int, text: str) -> web.Response:
 class _Handlers:
     inference: TritonInference
     triton: TritonInference
-    models: Models | None
+    models: RuntimeLifecycle | None
     api: RepositoryCalls | None
     restoring_since: float | None = None
     """When a question for readiness first found that models were being loaded again."""
@@ -110,7 +111,7 @@ class _Handlers:
         is_well = is_here and await self.triton.is_ready()
         return _health(request, "ready", is_well=is_well and (self.inference is self.triton or await self.inference.is_live()))
 
-    def _is_restoring(self, models: Models) -> bool:
+    def _is_restoring(self, models: RuntimeLifecycle) -> bool:
         """Whether models are being loaded again; some may never come back."""
         if not any(model.is_coming_back for model in models.known()):
             self.restoring_since = None
