@@ -226,8 +226,6 @@ def _allows(rule: Rule, headers: Mapping[str, str]) -> bool:
 
 
 class _Connection(web.RequestHandler):
-    __slots__ = ()
-
     def handle_error(self, request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> Any:
         """Of bytes that are no HTTP, which are neither repeated nor logged: they may hold a secret."""
         if not isinstance(exc, http_exceptions.HttpProcessingError) or request.writer.output_size > 0:

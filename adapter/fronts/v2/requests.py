@@ -37,6 +37,8 @@ _CONTENTS = b"\x3a"
 _SLICE = 2**20
 """Bytes that are copied at once: meanwhile no other thread runs. Joining bytes does not hold them up."""
 _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
+_FLAG, _FORM = ((True, False), "true or false"), ((BASE64,), repr(BASE64))
+"""Values of a parameter, and words for them."""
 Data = bytes | memoryview
 """Of one input."""
 
@@ -135,7 +137,7 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
         raise HttpError(400, "shared memory is not served here; send the data itself")
     head = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)
-    is_all_binary = _flag("the request", body.parameters.pop("binary_data_output", False), "binary_data_output")
+    is_all_binary = bool(_taken("the request", body.parameters, "binary_data_output", *_FLAG))
     set_parameters(head, body.parameters)
     contents: list[Data] = []
     rest = binary
@@ -149,9 +151,9 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     base64: set[str] = set()
     for output in body.outputs:
         name, wanted, what = output.name, output.parameters, f"output {output.name!r}"
-        if (is_binary := wanted.pop("binary_data", None)) is not None:
-            own[name] = _flag(what, is_binary, "binary_data")
-        if _is_base64(what, wanted.pop("content_type", None)):
+        if (is_binary := _taken(what, wanted, "binary_data", *_FLAG)) is not None:
+            own[name] = is_binary
+        if _taken(what, wanted, "content_type", *_FORM):
             base64.add(name)
         set_parameters(head.outputs.add(name=name), wanted)
     return Asked(head, _wire(head, contents), own, is_all_binary, frozenset(base64))
@@ -165,29 +167,24 @@ def _data_of(entry: _Input, rest: memoryview) -> tuple[Data, memoryview]:
     count, each = math.prod(shape), element_bytes(datatype)
     if math.prod(length or 1 for length in shape) > MOST_ELEMENTS:  # a python model dies of [0, 2**61], which has no element
         raise HttpError(400, f"{what}: 'shape' has more elements than a request can have")
-    size = parameters.pop("binary_data_size", None)
-    is_base64 = _is_base64(what, parameters.pop("content_type", None))
+    is_base64 = bool(_taken(what, parameters, "content_type", *_FORM))
+    words = f"a number of bytes that the body still has ({len(rest)})"
+    size = _taken(what, parameters, "binary_data_size", range(len(rest) + 1), words)
     if size is None:
         return packed(what, datatype, entry.data, count, is_base64=is_base64), rest
     if entry.data is not None:
         raise HttpError(400, f"{what} has 'data' and binary_data_size")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
-        raise HttpError(400, f"{what}: binary_data_size must be a number of bytes that the body still has ({len(rest)})")
     if each is not None and size != each * count:
         raise HttpError(400, f"{what}: {datatype} of this shape has {each * count} bytes, but binary_data_size is {size}")
     return rest[:size], rest[size:]
 
 
-def _flag(what: str, value: Parameter, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise HttpError(400, f"{what}: {name} must be true or false")
+def _taken(what: str, parameters: _Parameters, name: str, allowed: Sequence[Any], words: str) -> Any:
+    """A parameter that says how data is written, which the model does not get; None: it was not given."""
+    value = parameters.pop(name, None)
+    if value is not None and (type(value) is not type(allowed[0]) or value not in allowed):
+        raise HttpError(400, f"{what}: {name} must be {words}")
     return value
-
-
-def _is_base64(what: str, value: Parameter | None) -> bool:
-    if value is not None and value != BASE64:
-        raise HttpError(400, f"{what}: content_type can be {BASE64!r} alone")
-    return value is not None
 
 
 def raw(info: ModelInfo, version: str, body: Data) -> Asked:
@@ -303,21 +300,14 @@ class Unload(msgspec.Struct):
 
 def overrides_of(body: bytes) -> Overrides:
     """Of a request for a load. Raises HttpError: 400."""
-    found: dict[str, str | bytes] = {}
-    for key, value in structured(_Load, body).parameters.items():
-        if key != CONFIG and not key.startswith(FILE):
-            raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
-        found[key] = value if key == CONFIG else _content(key, value)
-    if found and CONFIG not in found:
-        raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
-    return found
+    given = structured(_Load, body).parameters
+    return {key: value if key == CONFIG else _content(key, value) for key, value in given.items()}
 
 
 def _content(key: str, text: str) -> bytes:
-    place = key.removeprefix(FILE)
-    parts = place.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in place or "\\" in place:
-        raise HttpError(400, f"the parameter {key!r} must name a file inside the model: {FILE + '<version>/<name>'!r}")
+    parts = key.removeprefix(FILE).split("/")
+    if not key.startswith(FILE) or not {"", ".", ".."}.isdisjoint(parts) or "\0" in key or "\\" in key:
+        raise HttpError(400, f"the parameter {key!r} must be {CONFIG!r}, or name a file inside the model: {FILE + '<version>/<name>'!r}")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

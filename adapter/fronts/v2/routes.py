@@ -51,8 +51,6 @@ RESTORE_SECONDS = 60.0
 PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _VERSION = re.compile(r"[0-9]{1,18}")
-Question = Callable[[TritonInference, str, str], Awaitable[Any]]
-"""Of a model and a version."""
 
 
 def front(
@@ -131,7 +129,7 @@ class _Handlers:
             raise HttpError(400, f"the model {model.name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
-    async def told(self, request: Request, *, question: Question) -> web.Response:
+    async def told(self, request: Request, *, question: Callable[[TritonInference, str, str], Awaitable[Any]]) -> web.Response:
         model = self._model(request)
         return json_answer(json_of(await question(self.inference, model.model_id, model.version)))
 
