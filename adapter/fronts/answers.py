@@ -68,10 +68,8 @@ class Stream:
                 if not self.response.prepared:
                     await self.response.prepare(self._request)
                 await self.response.write(piece)
-        except ConnectionError as gone:
-            raise asyncio.CancelledError from gone
-        except TimeoutError as slow:
-            note(error=f"the client has taken nothing for {WRITE_SECONDS:g} s")
+        except (ConnectionError, TimeoutError) as gone:
+            note(error=str(gone) or f"the client has taken nothing for {WRITE_SECONDS:g} s")
             if self._request.transport is not None:
                 self._request.transport.abort()
-            raise asyncio.CancelledError from slow
+            raise asyncio.CancelledError from gone

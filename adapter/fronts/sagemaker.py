@@ -24,7 +24,7 @@ from typing import Any
 
 from aiohttp import web
 
-from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
+from adapter.errors import ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, bytes_answer, json_answer
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.failures import UNAVAILABLE, HttpError, is_out_of_memory, structured
@@ -130,8 +130,6 @@ class _Handlers:
 
     def _roots_of(self, url: str) -> tuple[Path, ...]:
         """All roots, the one first that the url seems to lie in; where it does is found out with all links followed."""
-        if "\0" in url or not os.path.isabs(url):  # noqa: PTH117 - a text, which no Path has to be
-            raise InvalidRequest(f"url {url[:256]!r} is not an absolute path")
         path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
         return tuple(sorted(self.settings.model_roots, key=lambda root: root not in path.parents))
 
