@@ -105,7 +105,7 @@ class Bodies(web.BaseRequest):
         self._taken = mine
 
     def _admit(self, size: int) -> None:
-        """A body that has so many bytes as far as is known. Raises HttpError: 413: above the bound; and as `take`."""
+        """A body that has this number of bytes as far as is known. Raises HttpError: 413: above the bound; and as `take`."""
         if size > self.limit:
             raise HttpError(413, f"the body is longer than HTTP_MAX_BODY_BYTES ({self.limit} bytes)", {"Connection": "close"})
         if size > FREE_BYTES:

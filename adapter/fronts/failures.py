@@ -57,14 +57,11 @@ def parsed(text: bytes) -> Any:
         HttpError: 400: no JSON, or nested deeper than 1,024 levels.
     """
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if b"NaN" not in text and b"Infinity" not in text:
-            raise HttpError(400, f"the body is no JSON: {error}") from None
-    try:
+            return msgspec.json.decode(text)
         value = json.loads(text.decode())
         orjson.dumps(value)  # no half of a pair in a text, no whole number beyond 64 bits
-    except (ValueError, TypeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None
     return value
 

@@ -5,8 +5,8 @@ A key of flat JSON that is the name of an input is that tensor: one element, or 
 request; so it goes for the keys of the object `parameters`.
 
 Source: the V2 predict protocol; `binary_data…`, `Inference-Header-Content-Length` and raw requests: Triton's binary data extension; flat
-JSON: Triton's `docs/protocol/extension_generate.md`, and for shapes, for elements that stand alone, and for the texts that Triton's own
-tests look for: `http_server.cc`, `generate_endpoint_test.py`; of a load: its `docs/protocol/extension_model_repository.md`.
+JSON: Triton's `docs/protocol/extension_generate.md`, and for shapes, and for elements that stand alone: `http_server.cc`; of a load: its
+`docs/protocol/extension_model_repository.md`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _CONTENTS = b"\x3a"
 """Tag of `raw_input_contents`, field 7. Source: the V2 predict protocol, gRPC; protobuf's encoding."""
 _SLICE = 2**20
 """Bytes that are copied at once: meanwhile no other thread runs. Joining bytes does not hold them up."""
-_KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
 _FLAG, _FORM = ((True, False), "true or false"), ((BASE64,), repr(BASE64))
 """Values of a parameter, and words for them."""
 Data = bytes | memoryview
@@ -269,9 +268,6 @@ def _flat_input(info: Any, given: Any) -> Mapping[str, Any]:
     """As V2 has it."""
     what = f"input {info.name!r}"
     data = given if isinstance(given, list) else [given]
-    kind, words = _KINDS.get(info.datatype, (None, ""))
-    if kind is not None and set(map(type, data)) - {kind}:
-        raise HttpError(400, f"{what}: {words}")
     if any(isinstance(element, list) for element in data):
         raise HttpError(400, f"{what} must be one element, or a list of them")
     return {"name": info.name, "datatype": info.datatype, "shape": _filled(what, info.shape, len(data)), "data": data}
