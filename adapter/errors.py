@@ -99,7 +99,7 @@ class SourceUnavailable(SourceError):
     """Storage is away, answers 5xx, or sends too little, also after retries."""
 
     def __init__(
-        self, text: str, *, can_pass: bool = True, retry_after_seconds: float | None = None, cause: str = "its answers are not right"
+        self, text: str, *, can_pass: bool = True, retry_after_seconds: float | None = None, cause: str = "its answers are wrong"
     ) -> None:
         super().__init__(text)
         self.is_of_giver = False

@@ -238,8 +238,8 @@ class Memory(Protocol):
         self, on_measured: Callable[[str, Measure], None], booked_bytes: Callable[[], int | None], on_look: Callable[[], None]
     ) -> None:
         """
-        Whom to tell what a model takes, by its id, whom to ask for the sum of all told sizes (None: Triton may have models that are
-        not known), and whom to call at each look.
+        Callbacks: one gets what a model takes, by its id; one gives the sum of all told sizes (None: Triton may have models that are
+        not known); one is called at each look.
         """
 
     def moved(self, model_id: str, state: str, size_bytes: int) -> None:

@@ -28,7 +28,7 @@ from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
-from adapter.storage.stores.clients import KeptClients
+from adapter.storage.stores.clients import Buckets
 from adapter.telemetry import metrics
 from adapter.telemetry.http import TelemetryServer
 from adapter.triton.client import TritonClient
@@ -75,7 +75,7 @@ class Adapter:
 
 @asynccontextmanager
 async def build(
-    settings: Settings, *, clients: KeptClients | None = None, jitter: Callable[[], float] = random.random
+    settings: Settings, *, clients: Buckets | None = None, jitter: Callable[[], float] = random.random
 ) -> AsyncIterator[Adapter]:
     """
     Start an adapter, and end it with the context.

@@ -230,7 +230,7 @@ class _Connection(web.RequestHandler):
         """Of bytes that are no HTTP, which are neither repeated nor logged: they may hold a secret."""
         if not isinstance(exc, http_exceptions.HttpProcessingError) or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
-        answer = request.server.front.fails(request, 400, "the request is no HTTP")
+        answer = request.server.front.fails(request, 400, "the request is not HTTP")
         answer.force_close()
         return answer
 

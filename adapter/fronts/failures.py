@@ -54,7 +54,7 @@ def parsed(text: bytes) -> Any:
     A JSON text; NaN and infinities may stand in it, as Triton writes them.
 
     Raises:
-        HttpError: 400: no JSON, or nested deeper than 1,024 levels.
+        HttpError: 400: not JSON, or nested too deeply: about 1,000 levels with Python 3.11, 1,500 with 3.12.
     """
     try:
         if b"NaN" not in text and b"Infinity" not in text:

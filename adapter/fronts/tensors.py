@@ -118,7 +118,7 @@ def _packed_texts(what: str, flat: Sequence[Any], *, is_base64: bool) -> bytes:
         return joined(map(encode, flat))
     except (ValueError, binascii.Error) as error:
         form = "base64" if is_base64 else "UTF-8"
-        raise HttpError(400, f"{what}: 'data' has a string that is no {form}") from error
+        raise HttpError(400, f"{what}: 'data' has a string that is not {form}") from error
 
 
 # ---- bytes → numbers, texts and JSON

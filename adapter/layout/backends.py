@@ -72,7 +72,7 @@ def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions:
     file_name = _python_file(kind, name, config, tree)
     for version in versions:
         if file_name is not None and f"{version}/{file_name}" not in tree.files:
-            raise LayoutError(f"{version}/{file_name} is missing, and Triton's python backend would wait for it for ever")
+            raise LayoutError(f"{version}/{file_name} is missing, and Triton's python backend would wait for it forever")
     if config.said.backend == "dali" and not _NO_SHELL.fullmatch(name):
         raise LayoutError(f"the model id {shortened(name)} has characters that the DALI backend would hand to a shell")
 
@@ -110,7 +110,7 @@ def check_positions(names: list[str]) -> None:
         if int(number[:20] or "0") >= len(names):
             raise InvalidModel(
                 f"the schema has {len(names)} input{'s' * (len(names) > 1)} and calls one {shortened(name)}: the PyTorch backend takes "
-                f"the number for the input's position and does not look whether there is one; the first is 0"
+                f"the number for the input's position and does not check whether there is one; the first is 0"
             )
 
 

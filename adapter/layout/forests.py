@@ -5,7 +5,7 @@ XGBoost has three formats: JSON, UBJSON, and the binary one that XGBoost 3.1 can
 little: `.model` is UBJSON since XGBoost 2.1 and binary before, so the first bytes count. In JSON and UBJSON the keys are sorted,
 so `learner_model_param` and `objective` follow the trees and stand in the last kilobytes. The tail is read forwards from that
 key (a short JSON from its start; UBJSON cannot be read backwards): both objects around the key must end where the file ends.
-Nothing before the tail is looked at: who forges a file can end Triton in other ways too.
+Nothing before the tail is looked at: a forged file can end Triton in other ways too.
 
 LightGBM has a text format: `key=value` lines before the first tree. Treelite's checkpoints are binary, with the counts at fixed
 places of the head. Two layouts are known: that of 3.9, and that of 4. Both put whole numbers of the machine's (little-endian)
@@ -229,7 +229,7 @@ def _number(text: Any, what: str) -> int:
         Unreliable: it is something else.
     """
     if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10):
-        raise Unreliable(f"its {what} is no number")
+        raise Unreliable(f"its {what} is not a number")
     return int(text)
 
 

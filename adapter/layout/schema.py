@@ -93,7 +93,7 @@ def _dims(value: Any, name: str, path: str, max_batch_size: int) -> tuple[int, .
 
 
 def _typed(value: Any, kind: type, path: str) -> Any:
-    """The value, which must be of exactly this kind: `true` is no number. Nothing is an empty list."""
+    """The value, which must be of exactly this kind: `true` is not a number. Nothing is an empty list."""
     if value is None and kind is list:
         return []
     if type(value) is not kind:

@@ -6,7 +6,7 @@ fails, it is made again every five seconds, and a look where something has happe
 
 - PURGE: ModelMesh asks for the runtime's status only while it starts, with an empty view of its own, so every model is unloaded. The
   gate then stays shut until READY was told: a front's next load would make another purge necessary.
-- TAKE_OVER: when only the adapter has restarted, ModelMesh asks nothing and the models serve on. What Triton holds is taken over, by
+- TAKE_OVER: when only the adapter has restarted, ModelMesh asks nothing and the models keep serving. What Triton holds is taken over, by
   its index, the folder and the journal (`findings`).
 - LOOK: after each return of Triton, and once a minute while nothing is under way. A model that was LOADED from before the question on,
   and of which Triton has only the directory, is LOST. A model that an operation holds meanwhile is looked at when that has ended. Where

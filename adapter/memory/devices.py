@@ -53,7 +53,7 @@ def asked(endpoint: Endpoint) -> dict[str, Device]:
             answer = connection.getresponse()
             text = answer.read(MAX_ANSWER_BYTES + 1)
         except (HTTPException, ValueError) as error:
-            raise OSError(f"no answer of HTTP: {error!r}") from error
+            raise OSError(f"no HTTP answer: {error!r}") from error
     if answer.status != 200 or len(text) > MAX_ANSWER_BYTES:
         raise OSError(f"status {answer.status}, {len(text):,} bytes")
     return parsed(text)

@@ -201,7 +201,7 @@ class Watch:
         try:
             told = report.read(self._file)
             if told is None or told.at > self._clock() + OLD_SECONDS:
-                told, problem = None, f"{self._file} is no report of now"
+                told, problem = None, f"{self._file} is not a current report"
         except OSError as error:
             problem = f"{self._file} cannot be read: {error.strerror}"
         if problem and problem != self._problem:

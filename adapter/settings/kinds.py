@@ -116,7 +116,7 @@ def parse_secret_file(text: str) -> Secret:
             with path.open("rb") as opened:
                 return Secret(opened.read(_MOST_SECRET_BYTES).decode().removesuffix("\n").removesuffix("\r"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is no text'}") from None
+        raise ValueError(f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not text'}") from None
     raise ValueError("must be the absolute path of a file, which holds the value")
 
 

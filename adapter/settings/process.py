@@ -1,4 +1,4 @@
-"""The process itself: who reaches it and sees it, Triton beside it, and its end."""
+"""The process itself: its ports and logs, Triton beside it, and its end."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def _bare_type(name: str) -> str:
 
 
 def _typed(where: str, value: Any, kind: type[T], expected: str) -> T:
-    """The value, if it is of this very type: a boolean is no number."""
+    """The value, if it is of this very type: a boolean is not a number."""
     if type(value) is not kind:
         raise InvalidRequest(f"{where} must be {expected}, found {_KINDS[type(value)]}")
     return value

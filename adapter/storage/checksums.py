@@ -12,7 +12,7 @@ import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -20,8 +20,6 @@ from adapter.units import MIB
 
 MOST_HASHED_BYTES = 64 * MIB
 """Objects with more are not hashed; their CRCs are computed, which costs a tenth of that at most."""
-_MOST_TEXT = 200
-"""Characters of a checksum: 64 bytes have 88 in base64."""
 _LENGTHS = {"crc64nvme": 8, "crc32c": 4, "crc32": 4, "sha256": 32, "sha512": 64, "sha1": 20, "md5": 16}
 """Bytes of each algorithm."""
 ALGORITHMS = tuple(_LENGTHS)
@@ -50,7 +48,7 @@ class Checksum:
 def read(algorithm: str, text: str | None) -> Checksum | None:
     """A checksum in base64, as all stores write them. None: it is something else, or of parts (`…-3`), or the algorithm is unknown."""
     algorithm, text = algorithm.lower(), (text or "").strip()
-    if algorithm not in _LENGTHS or len(text) > _MOST_TEXT:
+    if algorithm not in _LENGTHS:
         return None
     try:
         value = base64.b64decode(text, validate=True)
@@ -65,16 +63,6 @@ def readable(found: Iterable[tuple[str, str | None]]) -> tuple[Checksum, ...]:
     return tuple(sorted((each for each in checksums if each is not None), key=lambda each: ALGORITHMS.index(each.algorithm)))
 
 
-class Running(Protocol):
-    """A checksum that grows, as those of `hashlib`."""
-
-    def update(self, chunk: bytes | memoryview, /) -> None:
-        """The next bytes."""
-
-    def digest(self) -> bytes:
-        """Of all that has come."""
-
-
 class _RunningCrc:
     def __init__(self, algorithm: str) -> None:
         self._model = _model(algorithm)
@@ -86,6 +74,10 @@ class _RunningCrc:
 
     def digest(self) -> bytes:
         return self._crc.to_bytes(self._length, "big")
+
+
+Running: TypeAlias = "_RunningCrc | hashlib._Hash"
+"""A checksum that grows."""
 
 
 def running(algorithm: str) -> Running | None:

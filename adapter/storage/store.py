@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ import structlog
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted
-from adapter.records import SALT_BYTES, Digests
+from adapter.records import Digests
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache
@@ -38,7 +37,7 @@ from adapter.storage.pull.remote import PackedModel, RemoteModel, found_soon, st
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
-from adapter.storage.stores.clients import Clients, KeptClients
+from adapter.storage.stores.clients import Buckets, Clients
 from adapter.storage.stores.clients import Means as ClientMeans
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from adapter.storage.stores.tries import RetriedBucket, endpoints
@@ -66,9 +65,9 @@ class Store:
         settings: PullSettings,
         root: Path,
         volume: Volume,
-        space: Space | None = None,
-        digests: Digests | None = None,
-        clients: KeptClients | None = None,
+        space: Space,
+        digests: Digests,
+        clients: Buckets | None = None,
         part_bytes: int = PART_BYTES,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -77,15 +76,14 @@ class Store:
             settings: how to pull.
             root: ROOT_MODEL_DIR, where models that were already pulled are.
             volume: a claimed volume.
-            space: the volume's budget; without one nothing idle is kept.
-            digests: with the salt under which the cache remembers who was given what; without them a new one.
-            clients: how to reach a bucket.
+            space: the volume's budget.
+            digests: with the salt under which the cache remembers who was given what.
+            clients: gives the bucket of a config.
             part_bytes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._embedded = settings.embedded
-        space = space or Space(volume.cache_dir, 0, refuses=False)
-        self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
+        self._digests = digests
         self._unpacks = Workers("unpack", 4)
         self._files = Workers("volume", 4)
         self._looks = Workers("look", 4)
@@ -95,7 +93,7 @@ class Store:
         self._mounted = Mounted(settings.pvc_mounts, root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR))
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
-        self._clients = clients or Clients(BUCKETS, means)
+        self._bucket = clients or Clients(BUCKETS, means).bucket
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
         self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
@@ -121,7 +119,7 @@ class Store:
             try:
                 config = await self._config(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
                 if config.type in BUCKETS:
-                    await self._clients.warm(config)
+                    await self._bucket(config)
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
@@ -193,7 +191,7 @@ class Store:
 
     async def _find_in_bucket(self, config: StorageConfig, search: Search) -> Found:
         with search.waits.on(f"a client for {config.label}"):
-            bare = await self._clients.bucket(config)
+            bare = await self._bucket(config)
 
         def bucket_for(waits: Waits) -> Bucket:
             return self._retried(bare, waits, reader=search.origin) if search.wanted is None else bare  # a survey has no time for that

@@ -107,7 +107,7 @@ class Repository:
             Its identity, as `Placed` has it.
 
         Raises:
-            DiskFull: no space for the directory entries or for what we write, and nothing idle is left to give way.
+            DiskFull: no space for the directory entries or for what we write, and nothing idle is left to delete.
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]

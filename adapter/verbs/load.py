@@ -56,7 +56,7 @@ def run(chosen: Namespace) -> Iterator[str]:
         raise AdapterError("cannot be asked: ADAPTER_PORT is 0")
     rows = [] if chosen.force else _samples("rpc_seconds_count")
     if rows is None:
-        raise AdapterError("METRICS_PORT, which tells whether ModelMesh uses this adapter, does not answer; --force goes on without")
+        raise AdapterError("METRICS_PORT, which tells whether ModelMesh uses it, does not answer (is it running?); --force goes on without")
     if any(row.value for row in rows if row.labels["method"] == "runtimeStatus"):
         raise AdapterError("ModelMesh uses this adapter and would not learn of it; --force does it all the same")
     if chosen.verb == "load":

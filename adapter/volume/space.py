@@ -1,9 +1,9 @@
 """
-How many bytes of ours the volume holds, how many it may hold, and who gives way when more are needed.
+How many bytes of ours the volume holds, how many it may hold, and what is deleted when more are needed.
 
 All that is ours counts, a file with several names once: what is placed, idle artifacts, staging, trash. A writer
-reserves first, and two that fit alone but not together are not both told that they fit. Idle artifacts give
-way before anything is refused, also in the middle of a write. Asked from any thread; blocks while files are deleted.
+reserves first, and two that fit alone but not together are not both told that they fit. Idle artifacts are
+deleted before anything is refused, also in the middle of a write. Asked from any thread; blocks while files are deleted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Space:
         return max(excess, more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self.free_bytes())
 
     def refusal(self, more_bytes: int) -> str:
-        """In words; without what is idle: that would give way."""
+        """In words; without what is idle: that would be deleted."""
         placed, pulls, trash = (show_bytes(self.counted_bytes(kind)) for kind in ("placed", "staging", "trash"))
         held = f"placed models hold {placed}, running pulls {pulls} and files that are not deleted yet {trash}"
         needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
@@ -152,7 +152,7 @@ class Reservation:
 
     def insist(self, action: Callable[[], T]) -> T:
         """
-        Do something that writes; where the volume is full, idle artifacts give way, and it is done again.
+        Do something that writes; where the volume is full, idle artifacts are deleted, and it is done again.
 
         Raises:
             OSError: nothing that is idle is left; see `Volume.writing`.

@@ -56,9 +56,6 @@ class OneBucket:
 
     only: MemoryBucket
 
-    async def warm(self, config: object) -> None:
-        """Nothing to make."""
-
     async def bucket(self, config: object) -> MemoryBucket:
         """The bucket."""
         return self.only
@@ -96,7 +93,7 @@ async def bridge() -> AsyncIterator[Bridge]:
                 "ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", "RUNTIME_ENDPOINT": triton.target, "LOADING_CONCURRENCY": str(AT_ONCE),
             }  # fmt: skip
             async with (
-                build(Settings.from_env(environ), clients=OneBucket(bucket)),
+                build(Settings.from_env(environ), clients=OneBucket(bucket).bucket),
                 grpc.aio.insecure_channel(f"unix:{folder}/a.sock") as channel,
             ):
                 yield Bridge(spi_rpc.ModelRuntimeStub(channel), triton, folder)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from adapter.model import Artifact
+from adapter.records import Digests
 from adapter.settings import Settings
 from adapter.storage.store import Store
 from adapter.volume.space import Space
@@ -47,7 +48,7 @@ def made_store(job: Job) -> Store:
     volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
     volume.claim()
     space = Space(volume.cache_dir, 0, refuses=False)
-    return Store(settings=settings.pull, root=folder / "models", volume=volume, space=space)
+    return Store(settings=settings.pull, root=folder / "models", volume=volume, space=space, digests=Digests(b"salt"))
 
 
 async def pulled(store: Store, path: str) -> tuple[str, Artifact, float]:

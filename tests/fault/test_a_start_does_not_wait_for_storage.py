@@ -22,6 +22,8 @@ from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import Hold, environ_of, running, until, until_ready
 
 KEYS = ("k1", "k2")
+LOADED = "l"
+"""The storage key of the models that are loaded meanwhile."""
 
 
 class Clients:
@@ -34,11 +36,10 @@ class Clients:
         self._make = make
         self._threads = Workers("making", 1)
 
-    async def warm(self, config: StorageConfig) -> None:
-        await self._threads.run(lambda _: self._make())
-        self.warmed.append(config.label)
-
     async def bucket(self, config: StorageConfig) -> MemoryBucket:
+        if repr(LOADED) not in config.label:
+            await self._threads.run(lambda _: self._make())
+            self.warmed.append(config.label)
         return self.bucket_in_memory
 
 
@@ -47,17 +48,17 @@ async def started(tmp_path: Path, clients: Clients) -> AsyncIterator[Any]:
     """The stub of an adapter that has just started, with a Triton that answers."""
     secrets = tmp_path / "config"
     secrets.mkdir()
-    for key in KEYS:
+    for key in (*KEYS, LOADED):
         (secrets / key).write_text(json.dumps({"type": "s3", "bucket": "b"}))
     async with (
         FakeTriton(tmp_path / "volume/_triton_models") as triton,
-        running(environ_of(tmp_path, triton.target), clients=clients) as (_, runtime),
+        running(environ_of(tmp_path, triton.target), clients=clients.bucket) as (_, runtime),
     ):
         yield runtime
 
 
 async def loaded_and_unloaded(runtime: Any) -> None:
-    await runtime.loadModel(load_request("m", "python", "m", storage_key="k1"), timeout=60)
+    await runtime.loadModel(load_request("m", "python", "m", storage_key=LOADED), timeout=60)
     await runtime.unloadModel(spi.UnloadModelRequest(modelId="m"), timeout=60)
 
 

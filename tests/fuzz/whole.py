@@ -94,7 +94,7 @@ class WholeAdapter:
             "PVC_MOUNTS_DIR": str(self.folder / "claims"),
         }  # fmt: skip
         self._adapter: Adapter = await self._stack.enter_async_context(
-            build(Settings.from_env(environ), clients=MemoryClients(self.bucket), jitter=lambda: 0.0)
+            build(Settings.from_env(environ), clients=MemoryClients(self.bucket).bucket, jitter=lambda: 0.0)
         )
         self.capacity_bytes = Settings.from_env(environ).capacity.capacity_bytes
         self._channel = grpc.insecure_channel(self._adapter.spi.addresses[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from ipaddress import ip_network
 
 import pytest
@@ -48,6 +50,25 @@ def test_a_token_server_that_only_a_request_names_is_guarded():
         with pytest.raises(AdapterError, match="may not be dialled"):
             listed(bucket_of("gcs", server.url, **key, requested=("token_uri",), guard=LOOPBACK))
         assert tokens.connections == 1
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Tokyo"])
+def test_a_token_ends_when_it_ends_in_every_time_zone(zone, monkeypatch):
+    """google-auth tells the end in UTC, without a zone: neither is a token asked for again and again, nor is one used after its end."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        soon = json.dumps({"access_token": "the-token", "expires_in": 60, "token_type": "Bearer"}).encode()
+        answers = [answering(200, JSON, TOKEN), answering(200, JSON | {"Content-Length": len(soon)}, soon)]
+        for answer, asked in zip(answers, (1, 2), strict=True):
+            with Hell(cloud("gcs")) as server, Hell(answer) as tokens:
+                key = {"anonymous": "", "client_email": "a@b", "private_key": private_key(), "token_uri": f"{tokens.url}/token"}
+                bucket = bucket_of("gcs", server.url, **key)
+                assert listed(bucket).objects and listed(bucket).objects
+                assert len(tokens.requests) == asked
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -36,7 +36,7 @@ def test_a_stop_wakes_the_search_for_the_pods_identity(where, monkeypatch):
     with BlackHole() as hole, Hell(silent()) as metadata:
         port = {"silent": metadata.port, "dial": hole.port, "refused": 1}[where]
         monkeypatch.setenv("GCE_METADATA_IP", f"127.0.0.1:{port}")
-        monkeypatch.setattr("adapter.storage.stores.gcs.identity._SEARCH_PAUSES_SECONDS", (0.0, 60.0))
+        monkeypatch.setattr("google.auth.compute_engine._metadata.ping.__defaults__", (3, 3))
         is_waiting = metadata.hanging.wait if where == "silent" else lambda _: True
         error, seconds = ended(lambda stop: listed(bucket_of("gcs", "", anonymous=""), stop), is_waiting)
     assert type(error) is Stopped

@@ -195,7 +195,7 @@ def test_a_giver_that_stays_in_trouble_is_named_in_time(pods: dict[str, CloudPod
     """With its budget the load ends, and the store is not blamed."""
     texts = stuck(pods, answering(503, {"Content-Length": 0}))
     assert not unnamed(pods, texts)
-    assert all("which gives out tokens for" in text for text in texts.values())
+    assert all("which gives out credentials for" in text for text in texts.values())
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def raw(body: bytes, status: int = 200, **headers: str) -> Behaviour:
 TOKEN_ANSWERS: dict[str, tuple[Behaviour, tuple[grpc.StatusCode, ...], str]] = {
     "refused": (raw(b'{"error": "invalid_client"}', 401), (DENIED,), "did not work"),
     "elsewhere": (redirecting("https://127.0.0.1:1/"), (DENIED,), "did not work"),
-    "too-many": (raw(b"", 429, **{"Retry-After": "9"}), (AWAY,), "which gives out tokens for"),
+    "too-many": (raw(b"", 429, **{"Retry-After": "9"}), (AWAY,), "which gives out credentials for"),
     "empty": (raw(b""), (AWAY, DENIED), ""),
     "list": (raw(b"[]"), (AWAY,), "gave an answer that is not"),
     "deep": (raw(b"[" * 9000), (AWAY,), "gave an answer that is not"),

@@ -101,3 +101,10 @@ def test_a_connection_string_is_looked_into(text: str, is_refused: bool) -> None
         return
     with pytest.raises(InvalidRequest, match="connection_string is plain http, and the shared access signature in it would"):
         read("azure", {"connection_string": text})
+
+
+def test_an_endpoint_in_a_connection_string_is_checked_as_any_other() -> None:
+    """A password in it would be shown with the name of the place."""
+    with pytest.raises(InvalidRequest, match="connection_string holds a user name or password") as caught:
+        read("azure", {"connection_string": "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=https://me:hidden@h/a"})
+    assert "hidden" not in caught.value.text

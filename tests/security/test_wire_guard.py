@@ -8,7 +8,7 @@ from ipaddress import ip_network
 import pytest
 
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import FREE, Access, Collected, Guard, Request, Trust
+from adapter.storage.net.messages import FREE, Access, Guard, Request, Trust
 from tests.fakes import hell
 from tests.real.blocking import engine, run
 from tests.real.certificates import server_tls
@@ -48,9 +48,7 @@ def ca_file(tmp_path):
 
 def asked(url, *, guard=FREE, ca_file=None, proxy=""):
     """What the engine gives for a URL."""
-    page = Collected()
-    run(engine().fetch(Request(url, {}, page, Access(Trust(ca_file=ca_file), guard, proxy), 1 << 20)))
-    return page.content
+    return run(engine().fetch(Request(url, {}, Access(Trust(ca_file=ca_file), guard, proxy), 1 << 20))).body
 
 
 @pytest.mark.parametrize("address", DENIED)

@@ -83,7 +83,7 @@ def test_names_have_a_bound_together(monkeypatch):
 @pytest.mark.parametrize(("size", "chunks"), [(10, [b"12345678901"]), (10, [b"1234567890", b"x"]), (10, [b"12345", b"678901234"])])
 @pytest.mark.parametrize("is_part", [False, True])
 def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks, is_part):
-    """Without a Content-Length its end is all that tells; its last bytes are not given, so that they are asked for again."""
+    """Without a Content-Length its end is all that tells; no other try goes on behind the bytes that have come."""
     framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(5, 14) if is_part else {})}
     with Hell(answering(206 if is_part else 200, headers, framed)) as server:

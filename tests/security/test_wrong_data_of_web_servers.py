@@ -114,15 +114,6 @@ def test_a_version_that_a_server_no_longer_names_is_not_held_to(headers):
         assert got == b""
 
 
-def test_a_part_that_was_asked_for_by_date_need_not_name_it_again():
-    """RFC 9110, 15.3.7: a 206 to an If-Range leaves such headers out."""
-    with Hell(in_turn(honest(CONTENT, {"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}), honest(CONTENT))) as server:
-        bucket, got = bucket_at(server), bytearray()
-        bucket.read(listed(bucket), 5, 10, got.extend, Stop())
-        assert got == CONTENT[5:15]
-        assert "if-range" in server.requests[-1].headers
-
-
 # ---- no version at all
 
 

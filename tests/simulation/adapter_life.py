@@ -73,7 +73,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         volume=volume,
         space=space,
         digests=journal.digests,
-        clients=clients,
+        clients=clients.bucket,
         part_bytes=PART_BYTES,
         jitter=setup.decide.random,
     )

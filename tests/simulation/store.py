@@ -140,15 +140,12 @@ class Bucket:
 
 
 class Clients:
-    """As `adapter.storage.stores.clients.KeptClients`: the label of a config names the endpoint."""
+    """As `adapter.storage.stores.clients.Clients`: the label of a config names the endpoint."""
 
     def __init__(self, endpoints: dict[str, Endpoint], decide: random.Random, asked: Callable[[], None]) -> None:
         self._endpoints = endpoints
         self._decide = decide
         self._asked = asked
-
-    async def warm(self, config: StorageConfig) -> None:
-        """Nothing is slow to make."""
 
     async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config."""

@@ -1,5 +1,5 @@
 """
-All artifacts on the volume: who uses which, what they take, which goes first; found, checked, read, removed.
+All artifacts on the volume: their users, their bytes, the order of removal; found, checked, read, removed.
 
 An artifact is listed (it can be found), or not: it is being made, has no version, was damaged, or is to be removed. An
 artifact with users is never removed; one that is not listed goes with its last user. It counts until its folder is
@@ -83,7 +83,7 @@ class _Bytes:
 
 
 class Artifacts:
-    """No answer takes longer because of other models' artifacts, but at the start and when idle ones give way."""
+    """No answer takes longer because of other models' artifacts, except at the start and while idle ones are deleted."""
 
     def __init__(self, volume: Volume, *, keeps_idle: bool) -> None:
         """`keeps_idle`: whether an artifact without users stays."""

@@ -59,15 +59,11 @@ class Engine:
             raise
         self._asker, *self._writers = self._workers
 
-    async def fetch(self, request: Request, *, written_bytes: int = 0) -> Head:
+    async def fetch(self, request: Request) -> Head:
         """
         Send a request, and those that come after it, and give their bodies to the sinks.
 
         Cancelled, it ends when nothing can reach the sink any more.
-
-        Args:
-            request: the request.
-            written_bytes: that the sink writes to a disk.
 
         Returns:
             The head of the last answer: of the first that is neither 200 nor 206, which ends the sequence.
@@ -78,7 +74,7 @@ class Engine:
         """
         transfer = Transfer(request, await self._checked(request) if request.access.guard.denied else ())
         try:
-            return await self._worker(written_bytes).sent(transfer)
+            return await self._worker(request.written_bytes).sent(transfer)
         except UnknownName as unknown:
             await self._addresses(urlsplit(request.access.proxy or request.url).hostname or "")  # raises the reason
             raise unknown from None
@@ -141,6 +137,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         """Raises StartError: the process cannot have one more thread."""
+        self._thread = Workers(name, 1)
         self._is_open, self._lock = True, threading.Lock()
         """Guarded by the lock: what is ordered is done."""
         self._orders: deque[Callable[[], None]] = deque()
@@ -154,11 +151,7 @@ class Worker:
         """When the times of the transfers are looked at next."""
         self._running: dict[Any, Transfer] = {}
         """By handle of libcurl."""
-        try:
-            threading.Thread(target=self._run, name=name, daemon=True).start()
-        except RuntimeError as error:
-            self._end_thread()
-            raise StartError(f"thread {name!r} cannot start: {error} (is there a limit of processes?)") from error
+        self._thread.submit(self._run)
 
     @property
     def transfers(self) -> int:
@@ -191,8 +184,8 @@ class Worker:
         while self._is_open or self._orders:
             try:
                 self._turn()
-            except pycurl.error as error:  # libcurl's own state is in doubt: what runs is tried again by its owners
-                _log.error("source.engine_failed", error=str(error))
+            except Exception as error:  # noqa: BLE001 - the state is in doubt: what runs is tried again
+                _log.error("source.engine_failed", error=repr(error))
                 self._stop(Unanswered("the transfer failed"), *self._running.values())
         self._end_thread()
 
@@ -201,6 +194,7 @@ class Worker:
         self._multi.close()
         self._epoll.close()
         os.close(self._wake)
+        self._thread.close()
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""
@@ -214,16 +208,13 @@ class Worker:
         while self._orders:
             self._orders.popleft()()
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        left = len(self._running)
-        while left:
-            left, done, failed = self._multi.info_read()
-            for curl in done:
-                self._end(self._running[curl])
-            for curl, code, text in failed:
-                transfer = self._running[curl]
-                uses_proxy = bool(transfer.request.access.proxy)
-                transfer.failure = transfer.failure or failure_of(curl, code, text, uses_proxy=uses_proxy)
-                self._end(transfer)
+        _, done, failed = self._multi.info_read()
+        for curl in done:
+            self._end(self._running[curl])
+        for curl, code, text in failed:
+            transfer = self._running[curl]
+            transfer.failure = transfer.failure or failure_of(curl, code, text, uses_proxy=bool(transfer.request.access.proxy))
+            self._end(transfer)
         if (now := time.monotonic()) >= self._tick:
             self._tick = now + TICK_SECONDS
             for transfer in [each for each in self._running.values() if each.is_late(now)]:

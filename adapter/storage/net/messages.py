@@ -132,8 +132,8 @@ class Head:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     """By name in lower case; values of equal names are joined by `, `."""
-    error: bytes = b""
-    """The body, where the status is neither 200 nor 206."""
+    body: bytes = b""
+    """As far as no sink takes it."""
 
 
 def head_of(lines: Sequence[bytes]) -> Head:
@@ -165,31 +165,14 @@ class Request:
 
     url: str
     headers: Mapping[str, str]
-    sink: Sink
     access: Access
     most_bytes: int
     """Of a body of status 200 or 206."""
+    sink: Sink | None = None
+    """None: the body is kept in memory, as that of any other status."""
+    written_bytes: int = 0
+    """That the sink writes to a disk."""
     method: str = "GET"
     body: bytes | None = None
-    then: Callable[[], Request | None] | None = None
+    then: Callable[[Head], Request | None] = lambda _: None
     """What is asked next, of the same server, when this has come whole with status 200 or 206. Called in the engine's thread."""
-
-
-class Collected:
-    """A sink that keeps a whole body in memory; `Request.most_bytes` bounds it."""
-
-    def __init__(self) -> None:
-        self.head = Head()
-        self.content = b""
-        """What has come."""
-
-    def begin(self, head: Head) -> None:
-        """As `Sink`."""
-        self.head = head
-
-    def take(self, chunk: memoryview) -> None:
-        """As `Sink`. 512 KiB at a time, so that not much is copied."""
-        self.content += chunk
-
-    def end(self) -> None:
-        """As `Sink`."""

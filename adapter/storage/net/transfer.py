@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pycurl
 
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, TooMuch, Unanswered
-from adapter.storage.net.messages import ERROR_BYTES, Head, Request, head_of
+from adapter.storage.net.messages import ERROR_BYTES, Head, Request, Sink, head_of
 
 HEAD_BYTES = 256 * 1024
 """Most that status line and headers may have. S3, GCS and Azure send less than 16 KiB."""
@@ -26,6 +26,16 @@ BUFFER_BYTES = 512 * 1024
 """libcurl gives 16 KiB at a time, and a call of a sink costs as much as some of these."""
 _SUPPRESS_CONNECT_HEADERS = 265
 """Source: curl/curl.h; pycurl has no name for it."""
+_OPTIONS = {
+    pycurl.NOSIGNAL: 1,
+    pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
+    pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
+    pycurl.MAXAGE_CONN: _KEPT_SECONDS,
+    pycurl.BUFFERSIZE: _RECEIVED_BYTES,
+    pycurl.PATH_AS_IS: 1,
+    _SUPPRESS_CONNECT_HEADERS: 1,
+}
+"""Of every request."""
 _FEW_PIECES, _LEAST_MEAN_BYTES = 4096, 256
 """Of a body in chunks: around tiny ones there may be framing without end, of which libcurl tells nothing."""
 _OF_LIBCURL = ("Accept", "Content-Type", "Expect")
@@ -52,6 +62,8 @@ class Transfer:
         self._head = Head()
         self._has_head = self._is_good = False
         """The head is whole; and it is of status 200 or 206."""
+        self._sink: Sink | None = None
+        """Takes the body; None: the head keeps it."""
         self._lines: list[bytes] = []
         self._head_bytes = 0
         self._came_bytes = self._pieces = self._seen_pieces = 0
@@ -63,14 +75,9 @@ class Transfer:
 
     def _made(self) -> Any:
         curl, request = pycurl.Curl(), self.request
-        curl.setopt(pycurl.NOSIGNAL, 1)
-        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        for option, value in _OPTIONS.items():
+            curl.setopt(option, value)
         curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
-        curl.setopt(pycurl.MAXAGE_CONN, _KEPT_SECONDS)
-        curl.setopt(pycurl.BUFFERSIZE, _RECEIVED_BYTES)
-        curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
-        curl.setopt(pycurl.PATH_AS_IS, 1)
         curl.setopt(pycurl.HEADERFUNCTION, self._header)
         curl.setopt(pycurl.WRITEFUNCTION, self._body, use_memoryview=True)
         if request.method == "HEAD":
@@ -109,9 +116,11 @@ class Transfer:
         self._flush()
         if self.failure is not None:
             raise self.failure
-        if self._is_good:
-            self.request.sink.end()
-        following = self.request.then() if self._is_good and self.request.then is not None else None
+        if not self._is_good:
+            return False
+        if self._sink is not None:
+            self._sink.end()
+        following = self.request.then(self._head)
         if following is not None:
             self._reset(following)
         return following is not None
@@ -137,9 +146,7 @@ class Transfer:
         if not self._has_head:  # libcurl bounds what comes before the request is sent
             silent_seconds -= float(self.curl.getinfo(pycurl.PRETRANSFER_TIME)) or CONNECT_SECONDS + TICK_SECONDS
         if silent_seconds > ANSWER_SECONDS:
-            is_trickle = self._head_bytes > 0 and not self._has_head
-            what = "the headers of its answer did not end" if is_trickle else "no answer"
-            self.failure = Unanswered(f"{what} within {ANSWER_SECONDS} s", was_connected=not is_trickle)
+            self.failure = Unanswered(f"no answer within {ANSWER_SECONDS} s", was_connected=True)
         return self.failure is not None
 
     def _header(self, line: bytes) -> int | None:
@@ -161,8 +168,9 @@ class Transfer:
         self._head, self._lines = head, []
         self._has_head, self._is_good = head.status >= 200, head.status in (200, 206)
         self._heard = time.monotonic() if self._has_head else self._heard
-        if self._is_good:
-            self.request.sink.begin(head)
+        self._sink = self.request.sink if self._is_good else None
+        if self._sink is not None:
+            self._sink.begin(head)
 
     def _body(self, chunk: memoryview) -> int | None:
         """Bytes of the body, 16 KiB at most. As `_header`. There are 65,000 of these in a GiB: a call more in each is 5 % of its CPU."""
@@ -188,7 +196,7 @@ class Transfer:
         most_bytes = self.request.most_bytes if self._is_good else ERROR_BYTES
         if self._came_bytes > most_bytes:
             raise TooMuch("an answer" if self._is_good else "an error", most_bytes)
-        if not self._is_good:
-            self._head.error += bytes(self._buffer[:filled])
+        if self._sink is None:
+            self._head.body += self._buffer[:filled]
         elif filled:
-            self.request.sink.take(self._buffer[:filled])
+            self._sink.take(self._buffer[:filled])

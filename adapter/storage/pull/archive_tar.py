@@ -57,7 +57,7 @@ class Tar:
             while (block := self._header()) != _END:
                 header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
                 if header.size < 0:
-                    raise Damaged("a number in a header is none")
+                    raise Damaged("a number in a header is not a number")
                 if header.type in _LONG_NAMES:
                     said = {_LONG_NAMES[header.type]: self._header(header.size).partition(b"\0")[0]} | said
                     continue
@@ -70,7 +70,7 @@ class Tar:
                     raise Damaged("a header of all entries says what can be of one alone")
             else:
                 if said:
-                    raise Damaged("it ends behind an extended header")
+                    raise Damaged("it ends after an extended header")
                 return
             yield self._entry(header, block, said)
 
@@ -165,7 +165,7 @@ def _records(header: bytes) -> dict[bytes, bytes]:
 
 def _decimal(text: bytes | bytearray) -> int:
     if not text.isdigit():
-        raise Damaged("a number in an extended header is none")
+        raise Damaged("a number in an extended header is not a number")
     return int(text)
 
 

@@ -132,7 +132,7 @@ class _Listed:
             try:
                 await self._has_listed(self.prefix)
             except SourceUnavailable as away:
-                raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
+                raise refusal from away  # what was said last holds: a kept copy is for credentials that were not refused
             if not self.files:
                 raise
         else:

@@ -3,8 +3,8 @@ Bytes from a bucket into a directory on our volume.
 
 Invariants: when a pull has failed or was cancelled, nothing writes any more; memory is bounded by the connections, whatever the
 size. Each connection takes one part, or some small files, at a time and then queues again at its endpoint, so a big pull does not
-starve a small one. What goes wrong on the volume is told in its words, and idle artifacts give way before a write fails on a full
-one. Knows no store.
+starve a small one. Failures of the volume keep its words, and idle artifacts are deleted before a write fails on a full one.
+Knows no store.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Pull:
 
         Raises:
             SourceError: the first one that any connection met; the others are stopped because of it.
-            DiskFull: with the numbers; nothing that is idle is left to give way.
+            DiskFull: with the numbers; nothing idle is left to delete.
         """
         files = self.means.files
         self.total_bytes = sum(stored.size_bytes for stored in self.objects.values())

@@ -2,8 +2,8 @@
 Whether the bytes of objects are what their store says of them: checksums of the spans, made one when the last of them is there, and
 computed while the bytes are in memory anyway.
 
-A span that breaks off and goes on is one run of bytes, so nothing is counted twice. Objects of whom nothing is told, or nothing that
-can be computed, are as they came. Runs in threads.
+A span that breaks off and goes on is one run of bytes, so nothing is counted twice. Objects without a checksum, or with one
+that cannot be computed, are not compared. Runs in threads.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -143,29 +144,27 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
     return url
 
 
-def is_same_endpoint(one: object, other: object) -> bool:
-    """Whether both name one server in one way, so that credentials of one may go to the other."""
-    return _are_same(one, other, None)
-
-
-def is_same_origin(one: object, other: object) -> bool:
-    """Whether scheme, host and port are the same: paths and queries of one web server are the request's to choose."""
-    return _are_same(one, other, -1)
-
-
 def origin(url: SplitResult) -> str:
     """Scheme and server of a URL."""
     return f"{url.scheme}://{url.netloc}"
 
 
-def _are_same(one: object, other: object, end: int | None) -> bool:
-    """Whether the parts up to this one are the same; the last one is the path."""
+def is_same_endpoint(one: object, other: object, end: int | None = None) -> bool:
+    """
+    Whether both name one server in one way, so that credentials of one may go to the other.
+
+    `end`: of the parts that are compared; the path is the last one.
+    """
     if not one or not other:
         return not one and not other
     try:
         return _parts(one)[:end] == _parts(other)[:end]
     except ValueError:
         return False
+
+
+is_same_origin = partial(is_same_endpoint, end=-1)
+"""Whether scheme, host and port are the same: paths and queries of one web server are the request's to choose."""
 
 
 def _parts(text: object) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ from adapter.storage.secret.fields import CERTIFICATE, Fields, checked_bucket, t
 ALSO_FOR = "credential_endpoints"
 _BUNDLES = ("ca_bundle", "cabundle_configmap")
 TRUST = (CERTIFICATE, "verify_ssl", *_BUNDLES)
-"""Which certificates are trusted: whom stored credentials are shown to is the operator's decision, and so are the pod's files."""
+"""Which certificates are trusted: the operator decides which servers get stored credentials, and which files of the pod are read."""
 STORED_ONLY = ("verify_ssl", *_BUNDLES, ALSO_FOR)
 """Which no request may set; a certificate's text it may, beside its own credentials."""
 _OF_ALL_TYPES = ("bucket", "default_bucket", "unpack", *TRUST)
@@ -37,9 +37,9 @@ class Binding:
     places: Mapping[str, Same] = field(default_factory=dict)
     """Fields that say where requests go. A request that names a place of its own gets nothing stored, and no identity of the pod."""
     credentials: tuple[str, ...] = ()
-    """Fields that say who asks. A request that brings one of them replaces all stored ones, so that no two identities are mixed."""
+    """Fields that prove an identity. A request that brings one of them replaces all stored ones, so that no two identities are mixed."""
     whole: tuple[tuple[str, ...], ...] = ()
-    """Sets of credentials: who has some of one has all of it, a request as well as a stored config."""
+    """Sets of credentials: a request or a stored config has all parts of one, or none."""
     collection: str = ""
     """The credential that has entries of its own (`headers`): at the stored place, entries of a request join the stored ones."""
     beside: tuple[str, ...] = ()

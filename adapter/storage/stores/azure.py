@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -26,7 +26,7 @@ import msgspec
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.secret.fields import Secret, checked_bucket, is_same_endpoint
+from adapter.storage.secret.fields import Secret, checked_bucket, checked_endpoint, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.answers import OK, parsed
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
@@ -49,6 +49,7 @@ _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _VERSION = "2021-12-02"
 """`x-ms-version`: the first one that tells names in another encoding where XML cannot hold them."""
+_MEANINGS: dict[str, type[AdapterError]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
 _MOST_TAGS = 120 * PAGE_OBJECTS + 1000
 """A blob has up to 40 properties; the rest is for metadata. Four times as many in a page of `AzureBucket.most_rows`."""
 _SIGNED = ("content-encoding", "content-language", "content-length", "content-md5", "content-type", "date", "if-modified-since",
@@ -117,11 +118,12 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         if not name:
             raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such")
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
-    bare, _, query = (url if "://" in url else f"https://{url}").partition("?")
+    bare, _, query = url.partition("?")
+    bare = checked_endpoint(bare, config.label, "connection_string").rstrip("/")
     given = {"account_key": key} if name and key else {"sas_token": signature.lstrip("?") or query}
     reached = fields_of(config, place="connection_string")
     reached["keys"] = tuple((field, Secret(text)) for field, text in given.items() if text)
-    made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
+    made = AzureConnection(url=bare, account=name or _account_in(bare), credentials="the connection string", **reached)
     if made.key("sas_token") or query:
         made.check_token("the shared access signature in it", f"{config.label}: connection_string")
     return made
@@ -175,14 +177,14 @@ def _asked(connection: AzureConnection, words: str, asking: Tokens) -> Token:
     url = f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token"
     fields = {"client_id": client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials", **proof}
     began, headers = time.time(), {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-    head, content = asking.send("POST", url, headers, urlencode(fields))
+    head = asking.send("POST", url, headers, urlencode(fields))
     if head.status != OK:
         raise NoCredentialsError(f"{failed} (HTTP {head.status})")
     try:
-        answer = msgspec.json.decode(content, type=_Answer)
+        answer = msgspec.json.decode(head.body, type=_Answer)
         return Token(answer.access_token, words, began + min(int(answer.expires_in), 10**9))
     except ValueError as error:
-        raise TokensAwayError(asking.place) from error
+        raise TokensAwayError from error
 
 
 def _decoded(connection: AzureConnection) -> bytes:
@@ -201,11 +203,11 @@ class AzureBucket(CloudBucket):
 
     kind = "azure"
     owner = "Azure's"
-    query: ClassVar[Mapping[str, str]] = {"restype": "container", "comp": "list", "include": "metadata"}
+    query = (("restype", "container"), ("comp", "list"), ("include", "metadata"))
     limit = "maxresults"
     most_rows = 250  # 4 MiB are enough for 16 KiB of each. Metadata, which must be asked for, is up to 8 KiB
     continuation = "marker"
-    meanings: ClassVar[Mapping[str, type[AdapterError]]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
+    meanings = _MEANINGS
 
     def __init__(self, connection: AzureConnection, means: Means, tokens: Token | Tokens, config: StorageConfig) -> None:
         name, host = container_of(config), connection.host

@@ -11,7 +11,7 @@ for them. Tokens of a config are checked where the config is read, those of a cr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -110,7 +110,7 @@ class Means:
     blocking: Workers
     """Threads for what blocks on this machine: files of the secret, and where botocore says that a bucket is."""
     asking: Workers
-    """Threads that wait for those who give out credentials."""
+    """Threads that wait for servers of credentials."""
     guard: Guard = FREE
     """Of endpoints that only a request names."""
 
@@ -144,14 +144,8 @@ class BucketStore(Protocol):
         """
 
 
-class KeptClients(Protocol):
-    """What `Clients` does, as tests replace it."""
-
-    async def warm(self, config: StorageConfig) -> None:
-        """Make the client of this config, ahead of any load."""
-
-    async def bucket(self, config: StorageConfig) -> Bucket:
-        """The bucket of this config."""
+Buckets = Callable[[StorageConfig], Awaitable[Bucket]]
+"""What `Clients.bucket` is, as tests replace it."""
 
 
 class Clients:
@@ -162,10 +156,6 @@ class Clients:
         self._stores = stores
         self._means = means
         self._client = lru_cache(KEPT_CLIENTS)(lambda kind, connection: stores[kind].client(connection, means))
-
-    async def warm(self, config: StorageConfig) -> None:
-        """Make its client, without asking the network. Raises InvalidRequest."""
-        await self.bucket(config)
 
     async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config. Raises InvalidRequest."""

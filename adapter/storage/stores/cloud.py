@@ -18,7 +18,7 @@ from xml.etree.ElementTree import ParseError
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import FREE, TOKEN_BYTES, Access, Collected, Guard, Head, Request, Sink, Trust, proxy_for
+from adapter.storage.net.messages import FREE, TOKEN_BYTES, Access, Guard, Head, Request, Trust, proxy_for
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Checksums, Where, code_in, etag_of, is_passing
 from adapter.storage.stores.clients import Connection, Means
@@ -47,6 +47,8 @@ class Token:
     """For people: what requests are made with."""
     ends_at: float = NEVER
     """Seconds since 1970."""
+    place: ClassVar[str] = ""
+    """As `Tokens`."""
 
     async def get(self) -> Token:
         """As `Tokens`, for one that does not end."""
@@ -61,8 +63,6 @@ class NoCredentialsError(Exception):
 class TokensAwayError(Exception):
     """The giver of tokens, or of other credentials, gave none, which can pass."""
 
-    place: str
-    """Host and port."""
     answer: Unanswered | Head | None = None
     """Why there was none, or the one that refused; None: it was in another language."""
     code: str = ""
@@ -95,22 +95,21 @@ class Tokens:
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: str | bytes | None = None, *, uses_proxies: bool = True
-    ) -> tuple[Head, bytes]:
+    ) -> Head:
         """The whole answer. Blocks, until the stop. Raises TokensAwayError: there is none, or one that can pass."""
         _, self.place, self.path, *_ = urlsplit(url)
-        page, given = Collected(), {"Accept-Encoding": "identity", **headers}
         access = Access(self._trust, self._guard, proxy_for(url) if uses_proxies else "")
-        content = body.encode() if isinstance(body, str) else body
-        request = Request(url, given, page, access, TOKEN_BYTES, method, content)
+        content, given = body.encode() if isinstance(body, str) else body, {"Accept-Encoding": "identity", **headers}
+        request = Request(url, given, access, TOKEN_BYTES, method=method, body=content)
         asked = asyncio.run_coroutine_threadsafe(self._means.engine.fetch(request), self._loop)
         try:
             with self.stop.waking(asked.cancel):
                 head = asked.result()
         except Unanswered as failure:
-            raise TokensAwayError(self.place, failure) from failure
+            raise TokensAwayError(failure) from failure
         if is_passing(head.status):
-            raise TokensAwayError(self.place, head)
-        return head, page.content or head.error
+            raise TokensAwayError(head)
+        return head
 
     async def get(self) -> Token:
         """One that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
@@ -145,9 +144,7 @@ class CloudBucket:
     kind = ""
     owner: ClassVar[str]
     """For people, of answers: `Google's`."""
-    gives: ClassVar[str] = "tokens"
-    """For people: what is given out to those who ask for credentials."""
-    query: ClassVar[Mapping[str, str]]
+    query: ClassVar[Sequence[tuple[str, str]]]
     """Of each listing."""
     limit: ClassVar[str]
     """Of a listing's query: how many rows a page has."""
@@ -194,16 +191,16 @@ class CloudBucket:
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        fields = {**self.query, "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
+        fields = {**dict(self.query), "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
         fields |= ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
         target = f"{self.listing}?{urlencode(sorted(fields.items()), quote_via=quote, safe='~')}"
-        answer, pages = Collected(), []
+        pages = []
 
-        def parse() -> None:  # in the engine's thread: a thousand rows take 20 ms, in which the event loop would stand still
-            if answer.head.status == OK:
-                pages.append(self._page(answer))
+        def parse(head: Head) -> None:  # in the engine's thread: a thousand rows take 20 ms
+            if head.status == OK:
+                pages.append(self._page(head))
 
-        head = await self._answer(self._request(await self._proof(), (target, {}), answer, then=parse))
+        head = await self._answer(self._request(await self._proof(), (target, {}), then=parse))
         if not pages:
             raise self._refused(head, None)
         return pages[0]
@@ -212,18 +209,18 @@ class CloudBucket:
         """As the Protocol says. What is asked next is made in the engine's thread."""
         proof, left, key = await self._proof(), (read for read in reads if read.missing), ""
 
-        def asked() -> Request | None:
+        def asked(_: Head) -> Request | None:
             nonlocal key
             if (read := next(left, None)) is None:
                 return None
-            key = read.wanted.key
+            key, most = read.wanted.key, read.wanted.size_bytes + PAGE_BYTES
             body = Body(read, self._where, self._check, self.checksums)
-            return self._request(proof, self.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
+            return self._request(proof, self.object(read), most_bytes=most, sink=body, written_bytes=reads[0].written_bytes, then=asked)
 
-        if (first := asked()) is None:
+        if (first := asked(Head())) is None:
             return
-        head = await self._answer(first, written=reads[0].written_bytes)
-        if head.error or head.status not in (OK, PARTIAL):
+        head = await self._answer(first)
+        if head.status not in (OK, PARTIAL):
             raise self._refused(head, key)
 
     def _turn_to(self, base: str) -> None:
@@ -242,47 +239,45 @@ class CloudBucket:
         return token.value
 
     def _away(self, away: TokensAwayError) -> AdapterError:
-        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", url="")
+        giver = replace(self._where, words=f"{self._tokens.place}, which gives out credentials for {self.words},", url="")
         if isinstance(away.answer, Unanswered):
             error = giver.unreachable(away.answer)
         elif away.answer is not None:
             error = giver.refused(away.answer, away.code, kind=SourceUnavailable)
         else:
-            error = giver.foreign(self.owner)
+            error = giver.wrong(f"gave an answer that is not {self.owner}")
         if isinstance(error, SourceUnavailable):
             error.is_of_giver = True
         return error
 
     def _request(
-        self, proof: Any, wanted: tuple[str, Mapping[str, str]], sink: Sink, *, most_bytes: int = PAGE_BYTES, method: str = "GET",
-        then: Callable[[], Request | None] | None = None,
-    ) -> Request:  # fmt: skip
+        self, proof: Any, wanted: tuple[str, Mapping[str, str]], *, method: str = "GET", most_bytes: int = PAGE_BYTES, **how: Any
+    ) -> Request:
         """A signed one for a target below the base, with headers. Arguments as of `Request`."""
         target, headers = wanted
         given = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **headers}
-        url, given_signed = self.sign(proof, method, f"{self._base}{target}", given)
-        return Request(url, given_signed, sink, self._access, most_bytes, method, then=then)
+        return Request(*self.sign(proof, method, f"{self._base}{target}", given), self._access, most_bytes, method=method, **how)
 
-    async def _answer(self, request: Request, *, written: int = 0) -> Head:
+    async def _answer(self, request: Request) -> Head:
         try:
-            return await self._means.engine.fetch(request, written_bytes=written)
+            return await self._means.engine.fetch(request)
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
-    def _page(self, answer: Collected) -> Page:
+    def _page(self, answer: Head) -> Page:
         """The page in an answer. Raises SourceUnavailable: it is none."""
-        if answer.head.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+        if answer.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
-            page = self.page_of(answer.content)
+            page = self.page_of(answer.body)
             names = (*page.folders, *(each.key for each in page.objects))
             longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
             if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
-                raise ValueError("more rows than a page has (small servers do not heed a smaller limit), or a name that is none")
+                raise ValueError("more rows than a page has (small servers ignore a smaller limit), or a name that is not valid")
             if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
-                raise ValueError("a token that is too long, or a size that is none")
+                raise ValueError("a token that is too long, or a size that is not a number")
         except NO_ANSWER as error:
-            raise self._where.foreign(self.owner) from error
+            raise self._where.wrong(f"gave an answer that is not {self.owner}") from error
         return page
 
     def _check(self, head: Head, read: Read) -> None:

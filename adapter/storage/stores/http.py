@@ -11,7 +11,8 @@ configured server only, and not any more once a redirect has led away from it; i
 because the server alone has chosen them. Queries never appear in a text: they may be signatures.
 
 A version is a strong ETag, or else a weak one, or else the date of the last change; the last two can
-miss a change within their grain, which the length of the file then has to tell.
+miss a change within their grain, which the length of the file then has to tell. No condition is sent: each answer's
+head is compared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit
 
@@ -27,33 +28,30 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
-from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
+from adapter.storage.net.messages import Access, Head, Request, proxy_for
 from adapter.storage.secret.fields import Secret, check_client_pem, checked_endpoint, is_same_endpoint, is_same_origin, origin
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import PAGE_BYTES
 
+_OF_CLIENT = Binding(credentials=("client_certificate", "client_key"), whole=(("client_certificate", "client_key"),))
 BINDING = Binding(
     places={"url": is_same_origin},
-    credentials=("headers", "client_certificate", "client_key"),
-    whole=(("headers",), ("client_certificate", "client_key")),
+    credentials=("headers", *_OF_CLIENT.credentials),
+    whole=(("headers",), _OF_CLIENT.credentials),
     collection="headers",
     fixed=("headers.host",),
 )
 SIGNATURE_CHARACTERS = 12
 """A value of a query that is shorter may be an ordinary word (`format=binary`), which must not vanish from all texts."""
-MAX_HEADERS = 100
-"""Apache takes as many. Source: its `LimitRequestFields`."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({
     "accept-encoding", "connection", "content-length", "if-match", "if-modified-since", "if-none-match", "if-range",
     "if-unmodified-since", "range", "transfer-encoding",
 })  # fmt: skip
 MAX_REDIRECTS = 5
-_WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
-_CODINGS = (*_GZIP, "br", "compress", "deflate", "x-compress", "zstd")
 _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-8")
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
 
@@ -64,15 +62,14 @@ def connection(config: StorageConfig) -> Connection:
 
     Raises InvalidRequest, with the field's name.
     """
-    certificate, key = config.text("client_certificate"), config.secret("client_key")
-    if (certificate is None) != (key is None):
-        raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
-    reached = fields_of(config, place="url")
-    if certificate and key:
-        client_pem = Secret(f"{certificate}\n{key.reveal()}\n")
-        check_client_pem(client_pem.reveal(), config.label)
-        reached["keys"] = (("client_pem", client_pem),)
-    return Connection(**reached)
+    made = Connection(**fields_of(config, _OF_CLIENT, "url"))
+    if made.keys:
+        check_client_pem(_client_pem(made), config.label)
+    return made
+
+
+def _client_pem(connection: Connection) -> str:
+    return "".join(f"{secret.reveal()}\n" for _, secret in connection.keys)
 
 
 def url_of(config: StorageConfig) -> SplitResult:
@@ -91,13 +88,11 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
     Headers that go with each request, by lower-case name: an object of strings or lists of strings.
 
     Raises:
-        InvalidRequest: not that, more than `MAX_HEADERS`, or a header that is not the user's to set.
+        InvalidRequest: not that, or a header that is not the user's to set.
     """
     given = config.values.get("headers") or {}
     if not isinstance(given, Mapping):
         raise InvalidRequest(f'{config.label}: headers is not an object; write "headers.Authorization": "…" for each')
-    if len(given) > MAX_HEADERS:
-        raise InvalidRequest(f"{config.label}: headers has {len(given)} entries, expected at most {MAX_HEADERS}")
     headers = {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
@@ -124,7 +119,8 @@ class HttpBucket:
     def __init__(self, connection: Connection, means: Means, config: StorageConfig) -> None:
         """Raises InvalidRequest: the URL or the headers are none."""
         self._engine = means.engine
-        self._own = Access(replace(connection.trust, client_pem=connection.key("client_pem") or None), means.guard_of(connection))
+        trust = replace(connection.trust, client_pem=_client_pem(connection) or None)
+        self._own = Access(trust, means.guard_of(connection))
         self._redirected = Access(connection.trust, means.guard)
         """To a server that only a redirect names."""
         self._url = url_of(config)
@@ -143,27 +139,26 @@ class HttpBucket:
             head = await self._sent(prefix, {"Range": "bytes=0-0"}, first, PAGE_BYTES)
         except _EnoughError:
             head = first.head
-        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=bool(first.content)),))
+        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=first.has_come),))
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
         for read in (read for read in reads if read.missing):
-            wanted, is_range = read.wanted, read.wanted.is_divisible and read.missing < read.wanted.size_bytes
-            headers = _guards(wanted.etag, is_range=is_range) | ({"Range": read.range} if is_range else {})
-            body = Body(read, self._where, self._check, _checksums_of)
+            wanted, body = read.wanted, Body(read, self._where, self._check, _checksums_of)
+            headers = {"Range": read.range} if wanted.is_divisible and read.missing < wanted.size_bytes else {}
             head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=read.written_bytes)
             if head.status not in (OK, PARTIAL):
                 raise self._where.refused(head, key=wanted.key)
 
     def _described(self, key: str, head: Head, *, has_come: bool) -> StoredObject:
         """The file, from the answer to a request for its first byte."""
-        version, (first, last, size), is_divisible = _listed_version_of(head.headers), span_of(head.headers), False
+        version, (first, last, size), is_divisible = _version_of(head.headers, is_listed=True), span_of(head.headers), False
         missing = "no total in its Content-Range"
         if head.status == PARTIAL:
             if (first, last) != (0, 0):
                 raise self._where.other_range(key)
             if not has_come:
-                raise self._where.ended_early(key, 1)
+                raise self._where.wrong(f"ended the body of {key!r} 1 bytes early")
             is_divisible = bool(version)
         elif head.status == 416 and size == 0:
             is_divisible = True
@@ -177,8 +172,8 @@ class HttpBucket:
         return StoredObject(key, size, version, is_divisible)
 
     def _check(self, head: Head, read: Read) -> None:
-        """The body is of the listed version."""
-        if not _is_held_to(read.wanted.etag, _version_of(head.headers), is_part=head.status == PARTIAL):
+        """The body is of the listed version, as far as there is one."""
+        if read.wanted.etag and _version_of(head.headers) != read.wanted.etag:
             raise self._where.changed(read.wanted.key, "another ETag or date")
         self._check_encoding(read.wanted.key, head)
 
@@ -192,8 +187,7 @@ class HttpBucket:
         given = ",".join(head.headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
         codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
         if codings and not (key.lower().endswith((".gz", ".tgz")) and set(codings) <= set(_GZIP)):
-            named = ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
-            why = f"in an encoding that was not asked for ({named}); have the server send the file as it is stored"
+            why = "in an encoding that was not asked for; have the server send the file as it is stored"
             raise InvalidRequest(f"{self.place} sends {key!r} {why}")
 
     async def _sent(self, key: str, headers: Mapping[str, str], sink: Body | _FirstByte, most_bytes: int, *, written: int = 0) -> Head:
@@ -204,7 +198,7 @@ class HttpBucket:
             access = replace(self._own if is_own else self._redirected, proxy=proxy_for(url.geturl()))
             given = {"User-Agent": USER_AGENT, **(self._headers if is_own else {}), **headers, "Accept-Encoding": "identity"}
             try:
-                head = await self._engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
+                head = await self._engine.fetch(Request(url.geturl(), given, access, most_bytes, sink, written))
             except Unanswered as failure:
                 if isinstance(failure, DeniedAddress) and not is_own:
                     denied = "to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"
@@ -233,62 +227,40 @@ class _EnoughError(Exception):
     """The answer is whole as far as it is wanted."""
 
 
-class _FirstByte(Collected):
+class _FirstByte:
     """Takes one byte, or the head alone where the server knows no ranges."""
+
+    head, has_come = Head(), False
 
     def begin(self, head: Head) -> None:
         """As `Sink`. Raises `_EnoughError`: of the whole file the head is enough."""
-        super().begin(head)
+        self.head = head
         if head.status == OK:
             raise _EnoughError
 
     def take(self, chunk: memoryview) -> None:
         """As `Sink`. Raises `_EnoughError`: more would come than was asked for."""
-        super().take(chunk)
+        self.has_come = True
         if self.head.headers.get("content-length") != "1":
             raise _EnoughError
 
+    def end(self) -> None:
+        """As `Sink`."""
 
-def _version_of(headers: Mapping[str, str]) -> str:
-    """Opaque text, without quotes and weak marks; empty when the server tells nothing."""
-    etag = headers.get("etag", "").strip()
-    if etag.startswith("W/"):
-        return _WEAK + etag_of(etag)
-    if etag:
-        return etag.strip('"')
+
+def _version_of(headers: Mapping[str, str], *, is_listed: bool = False) -> str:
+    """
+    Opaque text, without quotes and weak marks; empty when the server tells nothing.
+
+    `is_listed`: the file is asked for the first time. Then the date of a change in the second of the answer is no
+    version, for another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
+    """
+    if etag := headers.get("etag", "").strip():
+        return f"{'weak-' if etag.startswith('W/') else ''}{etag_of(etag)}"
     changed = _seconds(headers.get("last-modified"))
-    return "" if changed is None else f"{_DATE}{changed}"
-
-
-def _listed_version_of(headers: Mapping[str, str]) -> str:
-    """
-    As `_version_of`, for a file that is asked for the first time: the date of a change in the second of the answer is none.
-
-    Another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
-    """
-    version = _version_of(headers)
-    if version.startswith(_DATE) and _seconds(headers.get("date")) == int(version.removeprefix(_DATE)):
+    if changed is None or (is_listed and changed == _seconds(headers.get("date"))):
         return ""
-    return version
-
-
-def _guards(version: str, *, is_range: bool) -> dict[str, str]:
-    """Request headers that make a server refuse another version, or send it whole instead of the range."""
-    if not version or version.startswith(_WEAK):
-        return {}
-    name, value = "If-Match", f'"{version}"'
-    if version.startswith(_DATE):
-        name, value = "If-Unmodified-Since", formatdate(int(version.removeprefix(_DATE)), usegmt=True)
-    return {name: value, "If-Range": value} if is_range else {name: value}
-
-
-def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
-    """
-    Whether an answer is of the wanted version, as far as there is one.
-
-    A part that was asked for by date need not name its date again (RFC 9110, 15.3.7).
-    """
-    return not wanted or version == wanted or (not version and is_part and wanted.startswith(_DATE))
+    return f"modified-{changed}"
 
 
 def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:

@@ -6,7 +6,7 @@ other is answered is the beginning of its *trouble*: now one call at a time is t
 the others wait. The first byte, or answer, of any call ends the trouble.
 
 The probe goes from call to call, so that one object that fails does not stop the others: the call after a first failure probes
-without a pause, and who waits goes before who has failed.
+without a pause, and calls that wait go before calls that have failed.
 
 An endpoint from which nothing has come until a load had to end is *away*. A load that begins then gets one probe of
 `PROBE_SECONDS`, which those that wait share, and fails with it. After `AWAY_SECONDS` loads have their whole time again: an answer
@@ -111,7 +111,7 @@ class RetriedBucket:
             bucket: whose calls are repeated.
             waits: of the load: what it waits for is told there, and how long it may wait is asked there.
             known: the endpoints.
-            reader: who asks: of equal ones the credentials are given out together.
+            reader: names the source of credentials; equal readers share one endpoint.
             jitter: a number from 0 to 1 for each pause; a pause is shortened by up to half of that.
         """
         self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
@@ -246,7 +246,7 @@ class _Call:
         endpoint.cause = error.cause
         grown = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._tries - 1, 10), LONGEST_PAUSE_SECONDS)
         pause = max(grown * (1 - self._bucket.jitter() / 2), asked)
-        if seconds is not None:  # who has not failed goes first
+        if seconds is not None:  # calls that have not failed go first
             endpoint.probes, endpoint.next_probe = endpoint.probes + 1, now + 0.9 * min(pause, LONGEST_PAUSE_SECONDS)
         as_long = min(now - max(began, self._wait.since), CONNECT_SECONDS)
         if (is_last := endpoint.is_away_for(self._waits.began)) or max(asked, LEAST_PAUSE_SECONDS) + as_long > left:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from adapter.records import Digests
 from adapter.storage.store import Store
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
@@ -63,6 +64,7 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
         root=folder / "models",
         volume=volume,
         space=Space(volume.cache_dir, cache_bytes, refuses=False),
+        digests=Digests(b"salt"),
         part_bytes=MIB,
         jitter=lambda: 1.0,
     )

@@ -122,7 +122,6 @@ BAD_HEADERS = [
     ({"A": [7]}, r"headers\.A is not a text"),
     ({"A": "the-secret\r\nB: x"}, r"headers\.A is not a text of one line"),
     ({"A": "the-secret ü"}, r"headers\.A is not a text of one line"),
-    ({f"X-{number}": "x" for number in range(101)}, "headers has 101 entries, expected at most 100"),
     ({"A B": "x"}, "'A B', which is not a header that can be set"),
     ({"": "x"}, "'', which is not a header that can be set"),
     ({"Range": "bytes=0-1"}, "'Range', which is not a header that can be set"),
@@ -187,26 +186,24 @@ def test_a_file_of_unknown_length_is_refused(web):
 
 
 VERSIONS = [
-    ({"ETag": '"abc"'}, "abc", {"if-match": '"abc"'}),
-    ({"ETag": 'W/"abc"'}, "weak-abc", {}),
-    ({"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, "modified-1445412480", {"if-unmodified-since": "Wed, 21 Oct 2015 07:28:00 GMT"}),
-    ({"ETag": '"abc"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, "abc", {"if-match": '"abc"'}),
-    ({"Last-Modified": "nonsense"}, "", {}),
-    ({}, "", {}),
+    ({"ETag": '"abc"'}, "abc"),
+    ({"ETag": 'W/"abc"'}, "weak-abc"),
+    ({"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, "modified-1445412480"),
+    ({"ETag": '"abc"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, "abc"),
+    ({"Last-Modified": "nonsense"}, ""),
+    ({}, ""),
 ]
 
 
-@pytest.mark.parametrize(("headers", "etag", "guard"), VERSIONS)
-def test_the_version_that_a_server_names_is_held_to(web, headers, etag, guard):
-    """ETag before date; another one in the answer is a change, whatever the server does with the condition."""
+@pytest.mark.parametrize(("headers", "etag"), VERSIONS)
+def test_the_version_that_a_server_names_is_held_to(web, headers, etag):
+    """ETag before date; another one in the answer is a change."""
     web.answers["/m/file"] = whole(**headers)
     bucket = http_bucket(web.url)
     stored = listed(bucket)
     assert stored == StoredObject("m/file", 7, etag, is_divisible=False)
     assert bucket.bytes_of(stored) == b"content"
-    sent = web.requests[-1].headers
-    assert {name: value for name, value in sent.items() if name.startswith("if-")} == guard
-    assert "range" not in sent
+    assert "range" not in web.requests[-1].headers
     if etag:
         web.answers["/m/file"] = whole(ETag='"other"')
         with pytest.raises(SourceChanged, match="another ETag or date"):

@@ -162,7 +162,7 @@ def test_a_source_that_is_away_can_come_back(store, source, behaviour):
     """Unavailable, and named; repeating is done by others, but where a kept connection turns out to be cut; the same client works later."""
     source.behaviour = behaviour
     bucket = chained(store)
-    with pytest.raises(SourceUnavailable, match=r"^127\.0\.0\.1:\d+, which gives out the credentials for bucket 'b' at 127") as caught:
+    with pytest.raises(SourceUnavailable, match=r"^127\.0\.0\.1:\d+, which gives out credentials for bucket 'b' at 127") as caught:
         bucket.list_page("m/", Stop())
     assert f":{source.port}" in caught.value.text
     assert caught.value.can_pass

@@ -2,32 +2,28 @@
 Who we are to Google: a service account's key, or the pod's own identity.
 
 google-auth knows the kinds of credentials; it blocks, so its calls run in threads of ours, and its requests go over the
-engine. It repeats by itself and sleeps in between, so what can pass is raised as nothing that it repeats.
+engine. It repeats by itself and sleeps in between, so what can pass is raised as nothing that it repeats, but for the
+look for a metadata server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from datetime import UTC
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import google.auth
-from google.auth import compute_engine
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 from google.oauth2 import service_account
 
 from adapter.errors import InvalidRequest, SourceDenied
-from adapter.storage.net.failures import Unanswered
 from adapter.storage.stores.cloud import NO_ANSWER, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.storage.stores.gcs import GcsConnection
 
 _TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
-_SEARCH_PAUSES_SECONDS = (0.0, 1.0, 2.0)
-"""Before each look for a metadata server: a new pod's may need seconds to come up."""
 
 
 class Identity:
@@ -59,19 +55,19 @@ class Identity:
         try:
             self._found.refresh(partial(_sent, asking))
         except NO_ANSWER as error:
-            raise TokensAwayError(asking.place) from error
+            raise TokensAwayError from error
         except GoogleAuthError as error:
             raise NoCredentialsError(f"{self._words} of {{label}} did not work ({type(error).__name__})") from error
         words = "a bearer token of the default credentials"
         self._connection.check_token(words, "endpoint_url", or_else='set "anonymous": "true"')
-        expiry = self._found.expiry
-        return Token(str(self._found.token), self._words, expiry.timestamp() if expiry is not None else 0.0)
+        expiry = self._found.expiry  # naive, and of UTC
+        return Token(str(self._found.token), self._words, expiry.replace(tzinfo=UTC).timestamp() if expiry else 0.0)
 
 
 def _sent(asking: Tokens, url: str, method: str = "GET", body: Any = None, *, headers: Mapping[str, str] | None = None, **_: Any) -> Any:
     """As google-auth's transport. Raises TokensAwayError."""
-    head, data = asking.send(method, url, headers or {}, body)
-    return SimpleNamespace(status=head.status, headers=head.headers, data=data)
+    head = asking.send(method, url, headers or {}, body)
+    return SimpleNamespace(status=head.status, headers=head.headers, data=head.body)
 
 
 def _of_key(connection: GcsConnection) -> Any:
@@ -88,26 +84,22 @@ def _default(asking: Tokens) -> Any:
     """
     The pod's own credentials; None when it has none.
 
-    Outside of Google's machines the connection to the metadata server is refused, or nothing answers.
+    Outside of Google's machines the connection to the metadata server is refused, or nothing answers: google-auth looks
+    a few times, for a new pod's may need seconds to come up, and then whether the machine is one of Google's.
     """
-    for pause in _SEARCH_PAUSES_SECONDS:
-        asking.stop.pause(pause)
+
+    def looked(*words: Any, **fields: Any) -> Any:
         try:
-            return google.auth.default(scopes=_SCOPES, request=cast("Any", partial(_sent, asking)))[0]
-        except DefaultCredentialsError:
-            return None
+            return _sent(asking, *words, **fields)
         except TokensAwayError as error:
             if asking.path not in ("", "/"):  # it was no look for a metadata server
                 raise
-            if isinstance(error.answer, Unanswered) and "within" in str(error.answer):
-                break
-        except (GoogleAuthError, OSError, ValueError, LookupError) as error:
-            asking.stop.check()
-            raise SourceDenied(f"the default credentials of the pod cannot be used ({type(error).__name__})") from None
-    return compute_engine.Credentials(scopes=_SCOPES) if _is_google_machine() else None
+            raise TransportError("no metadata server") from error
 
-
-def _is_google_machine() -> bool:
-    with suppress(OSError, ValueError):
-        return Path("/sys/class/dmi/id/product_name").read_text().startswith("Google")
-    return False
+    try:
+        return google.auth.default(scopes=_SCOPES, request=cast("Any", looked))[0]
+    except DefaultCredentialsError:
+        return None
+    except (GoogleAuthError, OSError, ValueError, LookupError) as error:
+        asking.stop.check()
+        raise SourceDenied(f"the default credentials of the pod cannot be used ({type(error).__name__})") from None

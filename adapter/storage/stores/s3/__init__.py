@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_plus, urlsplit
 from xml.etree.ElementTree import Element
 
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
-from adapter.storage.net.messages import Collected, Head, Trust
+from adapter.storage.net.messages import Head, Trust
 from adapter.storage.secret.fields import is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.answers import OK, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
@@ -57,7 +57,7 @@ MEANINGS: dict[str, type[AdapterError]] = {
 """Of the codes that say more than the status."""
 _MOST_TAGS = 64 * PAGE_OBJECTS
 """A row has 14 elements when all of its fields are there."""
-_FIELDS = ("IsTruncated", "EncodingType", "KeyCount", "NextContinuationToken")
+_FIELDS = ("IsTruncated", "EncodingType", "NextContinuationToken")
 _FIELDS_OF_A_ROW = ("Key", "ETag", "Size", "ChecksumType")
 _FULL = "FULL_OBJECT"
 """The other type, COMPOSITE, is a checksum of the checksums of parts. Source: Amazon S3 API Reference, `ChecksumType`."""
@@ -67,7 +67,6 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 _UNSIGNED = ("accept-encoding", "user-agent")
 """Proxies change them."""
 _PORTS = {"http": ":80", "https": ":443"}
-PlaceOf = Callable[[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,7 @@ def client(connection: S3Connection, means: Means) -> Client:
     tokens: Token | Tokens = Token(Keys(*given) if given else None)
     if not given and not connection.is_anonymous:
         tokens = Tokens(partial(amazon.asked, connection), means, Trust(ca_file=trust.ca_file))
-    return partial(S3Bucket, connection, means, tokens, partial(amazon.place_of, connection))
+    return partial(S3Bucket, connection, means, tokens)
 
 
 class S3Bucket(CloudBucket):
@@ -120,21 +119,18 @@ class S3Bucket(CloudBucket):
 
     kind = "s3"
     owner = "S3's: is something else there?"
-    gives = "the credentials"
-    query: ClassVar[Mapping[str, str]] = {"list-type": "2", "encoding-type": "url"}
+    query = (("list-type", "2"), ("encoding-type", "url"))
     limit = "max-keys"
     continuation = "continuation-token"
     most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
     meanings = MEANINGS
 
-    def __init__(self, connection: S3Connection, means: Means, tokens: Token | Tokens, place_of: PlaceOf, config: StorageConfig) -> None:
-        """`place_of`: see `amazon.place_of`."""
+    def __init__(self, connection: S3Connection, means: Means, tokens: Token | Tokens, config: StorageConfig) -> None:
         self._name = name = config.required_bucket()
         words = f"bucket {name!r} at {connection.host}"
         super().__init__(connection, means, tokens, config, place=f"s3://{name}", base=connection.url or "", words=words)
         if not connection.url:
             self.endpoint = f"{connection.host} ({connection.region})"
-        self._place_of = place_of
         self._usual = self._next = connection.region or ""
         """Region to turn to before the next request; empty: it was turned to."""
         self._region = ""
@@ -168,7 +164,9 @@ class S3Bucket(CloudBucket):
     async def _proof(self) -> Any:
         proof = await super()._proof()
         if region := self._next:
-            base, self._region = await self._means.blocking.run(lambda _: self._place_of(self._name, region))
+            from adapter.storage.stores.s3.amazon import place_of  # noqa: PLC0415 - as in `client`
+
+            base, self._region = await self._means.blocking.run(lambda _: place_of(self._connection, self._name, region))
             self._next = ""
             self._turn_to(base)
         return proof
@@ -180,7 +178,7 @@ class S3Bucket(CloudBucket):
         Raises SourceUnavailable: another try may be answered.
         """
         whole = self.object(Read(wanted, 0, wanted.size_bytes))
-        head = await self._answer(self._request(await self._proof(), whole, Collected(), method="HEAD"))
+        head = await self._answer(self._request(await self._proof(), whole, method="HEAD"))
         if is_passing(head.status) and head.status != 501:
             raise self._where.refused(head, key=wanted.key)
         is_version = etag_of(head.headers.get("etag")) == wanted.etag
@@ -207,7 +205,6 @@ class S3Bucket(CloudBucket):
         """As `CloudBucket`. Raises SourceUnavailable: a listing that was cut short."""
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = texts_of(root, _FIELDS)
-        int(fields.get("KeyCount") or 0)
         told = fields["IsTruncated"]
         if told != "true" and told.strip() != "false":
             raise ValueError("neither the end nor a part")

@@ -31,7 +31,7 @@ from botocore.parsers import ResponseParserError
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.cloud import NEVER, NoCredentialsError, Token, Tokens, TokensAwayError
+from adapter.storage.stores.cloud import NEVER, NO_ANSWER, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.storage.stores.s3 import MEANINGS, Keys, S3Connection
 
 _session = functools.cache(botocore.session.Session)
@@ -46,9 +46,7 @@ _INVALID: dict[type[Exception], str] = {
     boto.ProfileNotFound: "AWS_PROFILE names a profile that does not exist",
     boto.ParamValidationError: "not a valid bucket name or key",
 }
-_FAILURES = (
-    boto.BotoCoreError, boto.ClientError, ResponseParserError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError,
-)  # fmt: skip
+_FAILURES = (*NO_ANSWER, boto.BotoCoreError, boto.ClientError, ResponseParserError, OSError)
 
 
 def of_environment(name: str) -> str | None:
@@ -130,7 +128,7 @@ def _meaning(error: Exception) -> Exception:
     elif isinstance(error, boto.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         if MEANINGS.get(code) is SourceUnavailable:
-            return TokensAwayError("AWS", Head(int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))), code)
+            return TokensAwayError(Head(int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))), code)
         failed = f"the default credential chain failed ({code})" if code.isalnum() else failed
     instead = 'give both, or anonymous "true" for a public bucket'
     return NoCredentialsError(f"{{label}} has no access_key_id and secret_access_key, and {failed}; {instead}")
@@ -141,14 +139,14 @@ def _answered(asking: Tokens, request: AWSPreparedRequest, *, is_optional: bool 
     headers = {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()}
     body = cast("str | bytes | None", request.body) if request.method != "GET" else None
     try:
-        head, answer = asking.send(request.method, request.url, headers, body, uses_proxies=uses_proxies)
+        head = asking.send(request.method, request.url, headers, body, uses_proxies=uses_proxies)
     except TokensAwayError as away:
         # an instance whose hops are limited lets a pod ask for a token (PUT), and never answers
         is_there = not isinstance(away.answer, Unanswered) or (away.answer.was_connected and request.method == "GET")
         if is_there or not is_optional:
             raise
         raise boto.EndpointConnectionError(endpoint_url=request.url, error=away) from away
-    raw = SimpleNamespace(stream=lambda: iter((answer,)))
+    raw = SimpleNamespace(stream=lambda: iter((head.body,)))
     return AWSResponse(request.url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
 
 
