@@ -22,7 +22,6 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.errors import ServerUnavailable
 from adapter.fronts.answers import BINARY, JSON, Stream, bytes_answer, compressed, event, json_answer
 from adapter.fronts.bodies import FREE_BYTES, off_loop_if_large
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
@@ -33,7 +32,7 @@ from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import ServerModel
-from adapter.serving import KnownModel
+from adapter.serving import KnownModel, serving
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 from adapter.triton.inference.messages import json_of
@@ -161,7 +160,7 @@ class _Handlers:
             raise HttpError(400, "the version in the path must be a number")
         model = None if self.models is None else self.models.find(name) or self.models.find_id(name)
         if model is not None and model.is_coming_back:
-            raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
+            serving(model, name)  # raises: it is being loaded again
         return replace(model or KnownModel(name, name), name=name, version=version)
 
     async def index(self, request: Request) -> web.Response:
