@@ -133,8 +133,7 @@ class Bodies(web.BaseRequest):
         if size <= FREE_BYTES:
             if len(body) > FREE_BYTES:
                 self.take(_PASSED_ON * len(body))
-            part = len(body) // 4  # binary data is copied alone
-            return await off_loop_if_large(max(size, part), partial(work, *args, body))
+            return await off_loop_if_large(max(size, len(body) // 4), partial(work, *args, body))  # binary data is copied alone
         try:
             first, second = await self.budget.parser.call(work, args, body=body)
         except ChildEnded:
