@@ -38,11 +38,6 @@ def compressed(answer: web.Response) -> web.Response:
     return answer
 
 
-def stream_headers(content_type: str) -> Mapping[str, str]:
-    """No proxy keeps such an answer, or waits for its end."""
-    return {"Content-Type": content_type, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-
-
 def event(value: Any) -> bytes:
     """One server-sent event."""
     return b"data: " + orjson.dumps(value) + b"\n\n"
@@ -52,12 +47,14 @@ class Stream:
     """
     An answer that is written piece by piece, each as soon as it is there. Its status is 200 from the first piece on.
 
-    A client that reads nothing is waited for as long as one that sends nothing; then its connection ends.
+    A client that reads nothing is waited for as long as one that sends nothing; then its connection ends. No proxy keeps such an answer,
+    or waits for its end.
     """
 
     def __init__(self, request: web.BaseRequest, content_type: str) -> None:
         self._request = request
-        self.response = web.StreamResponse(headers=stream_headers(content_type))
+        headers = {"Content-Type": content_type, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        self.response = web.StreamResponse(headers=headers)
 
     async def write(self, piece: bytes) -> None:
         """
@@ -71,10 +68,8 @@ class Stream:
                 if not self.response.prepared:
                     await self.response.prepare(self._request)
                 await self.response.write(piece)
-        except ConnectionError as gone:
-            raise asyncio.CancelledError from gone
-        except TimeoutError as slow:
-            note(error=f"the client has taken nothing for {WRITE_SECONDS:g} s")
+        except (ConnectionError, TimeoutError) as gone:
+            note(error=str(gone) or f"the client has taken nothing for {WRITE_SECONDS:g} s")
             if self._request.transport is not None:
                 self._request.transport.abort()
-            raise asyncio.CancelledError from slow
+            raise asyncio.CancelledError from gone

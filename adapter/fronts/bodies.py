@@ -79,14 +79,13 @@ class Budget:
 class Bodies(web.BaseRequest):
     """A request whose body is read within bounds."""
 
-    def __init__(self, front: str, max_body_bytes: int, budget: Budget, *parts: Any) -> None:
-        super().__init__(*parts, loop=asyncio.get_running_loop())  # type: ignore[misc]
-        self.front = front
-        self._limit = max_body_bytes
-        self._budget = budget
-        self._taken = 0
-        self.said: bytes | bytearray = b""
-        """The body, as far as it was read."""
+    front: str
+    limit: int
+    """HTTP_MAX_BODY_BYTES."""
+    budget: Budget
+    said: bytes | bytearray = b""
+    """The body, as far as it was read."""
+    _taken = 0
 
     def take(self, size: int) -> None:
         """
@@ -95,19 +94,26 @@ class Bodies(web.BaseRequest):
         Raises:
             HttpError: 413: it needs more than there is for all; 503: others have it now.
         """
-        mine, most = self._taken + size, self._budget.most
+        mine, most = self._taken + size, self.budget.most
         if mine > most:
             raise HttpError(413, f"the body takes {mine} bytes of memory, and HTTP_BODIES_BYTES is {most}{_HINT}", {"Connection": "close"})
-        if self._budget.taken + size > most:
+        if self.budget.taken + size > most:
             REFUSED.labels(self.front, "memory").inc()
             text = f"bodies of other requests take the memory that HTTP_BODIES_BYTES ({most}) gives; try again"
             raise HttpError(UNAVAILABLE, text, {"Connection": "close"})
-        self._budget.taken += size
+        self.budget.taken += size
         self._taken = mine
+
+    def _admit(self, size: int) -> None:
+        """A body that has this number of bytes as far as is known. Raises HttpError: 413: above the bound; and as `take`."""
+        if size > self.limit:
+            raise HttpError(413, f"the body is longer than HTTP_MAX_BODY_BYTES ({self.limit} bytes)", {"Connection": "close"})
+        if size > FREE_BYTES:
+            self.take(max(_READ * size - self._taken, 0))
 
     def give_back(self) -> None:
         """All that was taken."""
-        self._budget.taken -= self._taken
+        self.budget.taken -= self._taken
         self._taken = 0
 
     async def read_by(self, work: Callable[..., Result], *args: Any, head: int | None = None) -> Result:
@@ -127,10 +133,9 @@ class Bodies(web.BaseRequest):
         if size <= FREE_BYTES:
             if len(body) > FREE_BYTES:
                 self.take(_PASSED_ON * len(body))
-            part = len(body) // 4  # binary data is copied alone
-            return await off_loop_if_large(max(size, part), partial(work, *args, body))
+            return await off_loop_if_large(max(size, len(body) // 4), partial(work, *args, body))  # binary data is copied alone
         try:
-            first, second = await self._budget.parser.call(work, args, body=body)
+            first, second = await self.budget.parser.call(work, args, body=body)
         except ChildEnded:
             raise HttpError(UNAVAILABLE, "the process that parses large bodies has ended; try again") from None
         self.take(_PASSED_ON * len(second))
@@ -146,33 +151,25 @@ class Bodies(web.BaseRequest):
         The whole body, decompressed.
 
         Raises:
-            HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408;
-                413, 503: as `take`.
+            HttpError: 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408; 413, 503: as `_admit`.
         """
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", *_BITS):
             raise HttpError(415, f"Content-Encoding {encoding!r} is not supported", {"Accept-Encoding": "gzip, deflate"})
         unpacking = None if encoding == "identity" else zlib.decompressobj(_BITS[encoding])
         body = bytearray()
-        counted = (self.content_length or 0) if unpacking is None else 0
-        if counted > self._limit:
-            raise _too_large(self._limit)
-        if counted > FREE_BYTES:
-            self.take(_READ * counted)
+        if unpacking is None:
+            self._admit(self.content_length or 0)
         if self.headers.get("Expect", "").lower() == "100-continue":
             await self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.writer.output_size = 0  # of the answer itself nothing is out
         try:
             async with asyncio.timeout(READ_SECONDS):
                 async for chunk in self.content.iter_chunked(64 * 1024):
-                    body += chunk if unpacking is None else unpacking.decompress(chunk, self._limit + 1 - len(body))
-                    if len(body) > self._limit:
-                        raise _too_large(self._limit)
+                    body += chunk if unpacking is None else unpacking.decompress(chunk, self.limit + 1 - len(body))
+                    self._admit(len(body))
                     if unpacking is not None and unpacking.unused_data:
                         raise zlib.error("bytes come behind its end")
-                    if len(body) > max(counted, FREE_BYTES):
-                        self.take(_READ * (len(body) - counted))
-                        counted = len(body)
         except TimeoutError:
             raise HttpError(408, f"the body has not come within {READ_SECONDS:g} s", {"Connection": "close"}) from None
         except zlib.error as error:
@@ -182,10 +179,6 @@ class Bodies(web.BaseRequest):
         if unpacking is not None and not unpacking.eof and body:
             raise HttpError(400, f"the body is no {encoding}: it ends early")
         return body
-
-
-def _too_large(limit: int) -> HttpError:
-    return HttpError(413, f"the body is longer than HTTP_MAX_BODY_BYTES ({limit} bytes)", {"Connection": "close"})
 
 
 async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Result:

@@ -45,8 +45,8 @@ CLOSE_SECONDS = 1.0
 _ID = re.compile(r"[!-~]{1,128}")
 _NAME = re.compile(r"\\{(\w+)\\}")
 """Of a path, escaped."""
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""Source: RFC 9110, token."""
+_RULE = re.compile(r"([^:]*):([A-Za-z0-9!#$%&'*+.^_`|~-]+)=(.+)", re.DOTALL)
+"""Groups of calls, a header, its value. Source: RFC 9110, token."""
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499
 """Of logs and metrics alone. Source: nginx's name for it."""
@@ -57,8 +57,9 @@ class Request(Bodies):
     """A request of a front."""
 
     def __init__(self, server: Server, *parts: Any) -> None:
-        super().__init__(server.front.name, server.settings.max_body_bytes, server.budget, *parts)
+        super().__init__(*parts, loop=asyncio.get_running_loop())  # type: ignore[misc]
         self.server = server
+        self.front, self.limit, self.budget = server.front.name, server.settings.max_body_bytes, server.budget
         self.route, self.parts = server.found(self.method, self.rel_url.raw_path)
         given = self.headers.get(REQUEST_ID, "")
         self.id = given if _ID.fullmatch(given) else uuid.uuid4().hex
@@ -225,8 +226,6 @@ def _allows(rule: Rule, headers: Mapping[str, str]) -> bool:
 
 
 class _Connection(web.RequestHandler):
-    __slots__ = ()
-
     def handle_error(self, request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> Any:
         """Of bytes that are no HTTP, which are neither repeated nor logged: they may hold a secret."""
         if not isinstance(exc, http_exceptions.HttpProcessingError) or request.writer.output_size > 0:
@@ -272,13 +271,12 @@ def rules_of(text: str) -> dict[str, Rule]:
         StartError: the text is not of the form; no value is quoted.
     """
     found: dict[str, Rule] = {}
-    for entry in filter(None, (part.strip() for part in text.split(";"))):
-        names, colon, pair = entry.partition(":")
-        header, equals, value = pair.partition("=")
-        remember(value, lasts=True)
-        if not (colon and equals and value and _HEADER.fullmatch(header)):
+    for entry in filter(None, map(str.strip, text.split(";"))):
+        if not (form := _RULE.fullmatch(entry)):
             raise StartError("HTTP_RESTRICTED_API: each entry is written as model-repository,model-config:Header=value")
-        for name in (part.strip() for part in names.split(",")):
+        names, header, value = form.groups()
+        remember(value, lasts=True)
+        for name in map(str.strip, names.split(",")):
             if name not in GROUPS:
                 raise StartError(f"HTTP_RESTRICTED_API: there is no group of calls {name!r}; there are {', '.join(sorted(GROUPS))}")
             if name in found:

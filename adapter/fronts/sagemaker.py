@@ -24,7 +24,7 @@ from typing import Any
 
 from aiohttp import web
 
-from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
+from adapter.errors import ModelNotLoaded, ModelRefused, NoCapacity
 from adapter.fronts.answers import JSON, bytes_answer, json_answer
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
 from adapter.fronts.failures import UNAVAILABLE, HttpError, is_out_of_memory, structured
@@ -34,8 +34,9 @@ from adapter.fronts.parser import Load, meant
 from adapter.fronts.v2.requests import head_of
 from adapter.fronts.v2.routes import answer_to, inferred, streamed, whole
 from adapter.inference import Failure, InferenceFailed
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import ModelSpec, Named, id_problem
-from adapter.serving import NOT_FOUND, KnownModel, Models, serving
+from adapter.serving import NOT_FOUND, KnownModel, serving
 from adapter.settings.fronts import SageMakerSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -51,7 +52,7 @@ MOST = 100
 _PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
 
 
-def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
+def front(settings: SageMakerSettings, models: RuntimeLifecycle, inference: TritonInference, answering: Answering) -> Front:
     """The front of SageMaker's multi-model contract; `answering` is for language models."""
     handlers = _Handlers(settings, models, inference, answering)
     routes = [
@@ -71,7 +72,7 @@ def front(settings: SageMakerSettings, models: Models, inference: TritonInferenc
 @dataclass(frozen=True)
 class _Handlers:
     settings: SageMakerSettings
-    models: Models
+    models: RuntimeLifecycle
     inference: TritonInference
     answering: Answering
 
@@ -107,47 +108,48 @@ class _Handlers:
 
     async def get(self, request: Request) -> web.Response:
         """GET /models/{name}."""
-        name = _checked_name(request)
-        model = self.models.find(name)
-        if model is None or not model.is_serving:
-            raise ModelNotLoaded(f"{NOT_FOUND}{name}")
+        model = self._known(request)
+        if not model.is_serving:
+            raise ModelNotLoaded(f"{NOT_FOUND}{model.name}")
         return json_answer(_shown(model))
 
     async def unload(self, request: Request) -> web.Response:
         """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
-        name = _checked_name(request)
+        model = self._known(request)
+        note(model_id=model.model_id)
+        await self.models.unload(model.model_id)
+        return json_answer({"status": f'Model "{model.name}" unregistered'})
+
+    def _known(self, request: Request) -> KnownModel:
+        """The model that the path names, whatever is under way for it. Raises as `_name`; ModelNotLoaded."""
+        name = _name(request)
         model = self.models.find(name)
         if model is None:
             raise ModelNotLoaded(f"{NOT_FOUND}{name}")
-        note(model_id=model.model_id)
-        await self.models.unload(model.model_id)
-        return json_answer({"status": f'Model "{name}" unregistered'})
+        return model
 
     def _roots_of(self, url: str) -> tuple[Path, ...]:
         """All roots, the one first that the url seems to lie in; where it does is found out with all links followed."""
-        if "\0" in url or not os.path.isabs(url):  # noqa: PTH117 - a text, which no Path has to be
-            raise InvalidRequest(f"url {url[:256]!r} is not an absolute path")
         path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
         return tuple(sorted(self.settings.model_roots, key=lambda root: root not in path.parents))
 
     async def invoke(self, request: Request) -> web.StreamResponse:
         """POST /models/{name}/invoke."""
-        return await self._answered(request, _checked_name(request))
+        return await self._answered(request, _name(request))
 
     async def invocations(self, request: Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
         target = target_of(request)
-        if target is not None:
-            return await self._answered(request, target)
-        serving = [model.name for model in self.models.known() if model.is_serving]
-        if len(serving) != 1:
-            raise HttpError(400, f"{TARGET} must name the model: {len(serving)} models are loaded")
-        return await self._answered(request, serving[0])
+        names = [model.name for model in self.models.known() if model.is_serving] if target is None else [target]
+        if len(names) != 1:
+            raise HttpError(400, f"{TARGET} must name the model: {len(names)} models are loaded")
+        return await self._answered(request, names[0])
 
     async def _answered(self, request: Request, name: str) -> web.StreamResponse:
-        model = self._serving(name)
-        target = target_of(request)
-        note(model=name, model_id=model.model_id, **({} if target is None else {"target": target}))
+        model = serving(self.models.find(name), name)
+        note(model=name, model_id=model.model_id)
+        if (target := target_of(request)) is not None:
+            note(target=target)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
         try:
@@ -162,7 +164,7 @@ class _Handlers:
         info = await self.inference.model_info(model)
         language = await self.answering.opened(model, request.front)
         schema, found = await request.read_by(meant, self.settings.schema, info, language)
-        self._serving(model.name)  # a DELETE may have come before the end of the body
+        serving(self.models.find(model.name), model.name)  # a DELETE may have come before the end of the body
         if isinstance(found, Lmi):
             return await self.answering.answer(request, model, found)
         if schema == "infer":
@@ -170,9 +172,6 @@ class _Handlers:
         if schema == "generate":
             return await whole(self.inference, model, found)
         return await streamed(self.inference, model, found, request)
-
-    def _serving(self, name: str) -> KnownModel:
-        return serving(self.models.find(name), name)
 
     def _told(self, failed: InferenceFailed, model: KnownModel, request: Request) -> Exception:
         if failed.failure is Failure.NOT_FOUND:
@@ -183,7 +182,7 @@ class _Handlers:
         return HttpError(400, failed.text) if is_theirs else failed
 
 
-def _checked_name(request: Request) -> str:
+def _name(request: Request) -> str:
     """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
     return Named(request.name, "-").name
 

@@ -41,7 +41,7 @@ IDLE_LOOKS = 20
 
 
 class RuntimeLifecycle:
-    """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
+    """The lifecycle of all models: what ModelMesh can ask for, and a front, beside ModelMesh or without it."""
 
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
         self._ports = ports
@@ -98,13 +98,19 @@ class RuntimeLifecycle:
 
     async def load(self, spec: ModelSpec, *, is_new: bool = False) -> LoadedModel:
         """
-        Load, join an equal load, or confirm an equal loaded model. Raises AdapterError.
+        Load, join an equal load, or confirm an equal loaded model. Its memory is booked before Triton is asked.
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
 
         Args:
             spec: of the model.
-            is_new: as `Models.load_new`: the load has one caller, and later callers are told so at once.
+            is_new: a front's (`load_new`): the load has one caller, and later callers are told so at once.
+
+        Raises:
+            AlreadyLoaded: with `is_new`: it is loaded, or a load or restore of it is under way. What is being unloaded is waited for.
+            NoCapacity: it does not fit beside what is loaded, being loaded, and not freed yet.
+            ServerUnavailable: what Triton holds is not known.
+            AdapterError: it was not loaded, and what had been begun is undone.
         """
         operation, seconds = None, self._capacity.budget_seconds
         try:
@@ -126,7 +132,13 @@ class RuntimeLifecycle:
                 note(phases=operation.phases())
 
     async def unload(self, model_id: str) -> None:
-        """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
+        """
+        Free everything the model holds, whatever is under way for it. Unknown models are fine.
+
+        Raises:
+            UnloadUnfinished: not within the bound; says what the unload was waiting for.
+            ServerError, WrongServer: Triton does not take the unload. ModelMesh repeats it, as the one before.
+        """
         try:
             async with asyncio.timeout(self._worker.unload_seconds):
                 with self._reconciler.hold_restores_of(model_id):
@@ -175,12 +187,17 @@ class RuntimeLifecycle:
     # ---- what fronts see: by the names that callers gave, and never waiting
 
     def known(self) -> list[KnownModel]:
-        """As `Models.known`. Raises ServerUnavailable."""
+        """
+        All models, sorted by name.
+
+        Raises:
+            ServerUnavailable: an earlier process had models, and Triton has not told yet which of them it serves.
+        """
         self._check_complete()
         return [self._seen(model) for _, model in sorted(self._names().items())]
 
     def find(self, name: str) -> KnownModel | None:
-        """As `Models.find`. Raises ServerUnavailable."""
+        """One of them. Raises ServerUnavailable: as `known`, and it is not known yet whether there is one of this name."""
         return self._found(self._names().get(name))
 
     def find_id(self, model_id: str) -> KnownModel | None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable
 from adapter.lifecycle.worker import Worker
 from adapter.model import PROBE, Overrides, ServerModel, id_problem
 from adapter.ports import ModelServer
-from adapter.serving import KnownModel, Models
+from adapter.serving import KnownModel
+
+if TYPE_CHECKING:
+    from adapter.lifecycle.lifecycle import RuntimeLifecycle
 
 INDEX_SECONDS = 30.0
 """Longest wait for a list."""
@@ -23,7 +27,7 @@ INDEX_SECONDS = 30.0
 class RepositoryCalls:
     """Triton's model repository for callers who know Triton's names: the adapter's own models, and those of others."""
 
-    models: Models
+    models: RuntimeLifecycle
     """The adapter's own."""
     server: ModelServer
     load_seconds: float

@@ -20,8 +20,8 @@ from grpc import StatusCode
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb import model_runtime_pb2_grpc as rpc
 from adapter.errors import UNEXPECTED, AdapterError, InvalidRequest, Superseded, UnloadUnfinished, WrongServer
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import id_problem
-from adapter.serving import Lifecycle
 from adapter.settings.capacity import CapacitySettings
 from adapter.spi import codec
 from adapter.telemetry import metrics
@@ -87,7 +87,7 @@ def answered(call: Callable[..., Awaitable[Any]]) -> Callable[..., Coroutine[Any
 class ModelRuntime(rpc.ModelRuntimeServicer):
     """The face towards ModelMesh."""
 
-    def __init__(self, lifecycle: Lifecycle, capacity: Callable[[], CapacitySettings], reserved_ids: frozenset[str]) -> None:
+    def __init__(self, lifecycle: RuntimeLifecycle, capacity: Callable[[], CapacitySettings], reserved_ids: frozenset[str]) -> None:
         self._lifecycle = lifecycle
         self._capacity = capacity
         self._reserved_ids = reserved_ids

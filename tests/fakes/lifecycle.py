@@ -2,7 +2,7 @@
 
 from adapter.errors import ModelNotLoaded, SourceNotFound
 from adapter.model import ModelSpec
-from adapter.serving import Lifecycle, LoadedModel, RuntimeState
+from adapter.serving import LoadedModel, RuntimeState
 
 MODEL_PATH = "models/digits"
 """The one model that this lifecycle can load."""
@@ -10,7 +10,7 @@ SIZE_BYTES = 3_000_000
 DEFAULT_BYTES = 1_000_000
 
 
-class FakeLifecycle(Lifecycle):
+class FakeLifecycle:
     """Loads what lies at `MODEL_PATH`; purged when the status is asked."""
 
     def __init__(self) -> None:

@@ -32,8 +32,9 @@ from adapter.fronts.llm.generating import Collector, lines_of, texts, total
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, tgi_body
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import OPTIONS_FILE, is_utf8
-from adapter.serving import NOT_FOUND, KnownModel, Models, serving
+from adapter.serving import NOT_FOUND, KnownModel, serving
 from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -46,7 +47,7 @@ _INFO: Mapping[str, Any] = {
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
 
 
-def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
+def front(settings: LlmSettings, models: RuntimeLifecycle, inference: TritonInference, answering: Answering) -> Front:
     """The front of language models; `answering` is the one that any other front has."""
     handlers = _Handlers(settings.model, models, inference, answering)
     routes = [
@@ -66,7 +67,7 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
     return Front(name="lmi", routes=routes, fails=_fails)
 
 
-async def obstacle_of(models: Models, inference: TritonInference) -> str | None:
+async def obstacle_of(models: RuntimeLifecycle, inference: TritonInference) -> str | None:
     """Why no model can be asked now, in words; None: Triton answers, and its models are known. Within a second."""
     if models.obstacle is None and not await inference.is_live():
         return "Triton does not answer"
@@ -92,7 +93,7 @@ def _fails(request: Request, status: int, text: str) -> web.Response:
 class _Handlers:
     named: str | None
     """LMI_MODEL."""
-    models: Models
+    models: RuntimeLifecycle
     inference: TritonInference
     answering: Answering
 

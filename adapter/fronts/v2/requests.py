@@ -5,8 +5,8 @@ A key of flat JSON that is the name of an input is that tensor: one element, or 
 request; so it goes for the keys of the object `parameters`.
 
 Source: the V2 predict protocol; `binary_data…`, `Inference-Header-Content-Length` and raw requests: Triton's binary data extension; flat
-JSON: Triton's `docs/protocol/extension_generate.md`, and for shapes, for elements that stand alone, and for the texts that Triton's own
-tests look for: `http_server.cc`, `generate_endpoint_test.py`; of a load: its `docs/protocol/extension_model_repository.md`.
+JSON: Triton's `docs/protocol/extension_generate.md`, and for shapes, and for elements that stand alone: `http_server.cc`; of a load: its
+`docs/protocol/extension_model_repository.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -31,13 +31,13 @@ from adapter.stubs import service_pb2
 SHARED_MEMORY = "shared_memory_region"
 """Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
-T = TypeVar("T")
 _NUMBER = re.compile(r"\s*[0-9]{1,18}\s*", re.ASCII)
 _CONTENTS = b"\x3a"
 """Tag of `raw_input_contents`, field 7. Source: the V2 predict protocol, gRPC; protobuf's encoding."""
 _SLICE = 2**20
 """Bytes that are copied at once: meanwhile no other thread runs. Joining bytes does not hold them up."""
-_KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
+_FLAG, _FORM = ((True, False), "true or false"), ((BASE64,), repr(BASE64))
+"""Values of a parameter, and words for them."""
 Data = bytes | memoryview
 """Of one input."""
 
@@ -80,11 +80,7 @@ def _wire(head: Any, contents: Sequence[Data]) -> bytes:
 
 def _varint(number: int) -> bytes:
     """Source: protobuf's encoding."""
-    low = b""
-    while number >= 0x80:
-        low += bytes((number & 0x7F | 0x80,))
-        number >>= 7
-    return low + bytes((number,))
+    return bytes((number,)) if number < 0x80 else bytes((number & 0x7F | 0x80,)) + _varint(number >> 7)
 
 
 _NO_NUL = r"\A[^\0]*\Z"
@@ -104,24 +100,11 @@ class _Input(_Output, kw_only=True):
     data: Any = None
 
 
-class _Beside(msgspec.Struct, kw_only=True):
-    """What a request has beside its tensors."""
-
-    id: _Text = ""
-    parameters: _Parameters = {}
-
-
-class _Body(_Beside):
+class _Body(msgspec.Struct, kw_only=True):
     inputs: list[_Input]
     outputs: list[_Output] = []
-
-
-def _checked(kind: type[T], value: Any) -> T:
-    """A parsed request as this struct. Raises HttpError 400: with the place of what is wrong."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
+    id: _Text = ""
+    parameters: _Parameters = {}
 
 
 def head_of(text: str | None) -> int | None:
@@ -146,11 +129,14 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     Raises:
         HttpError: 400, with the name of what is wrong.
     """
-    body = _checked(_Body, value)
+    try:
+        body = msgspec.convert(value, _Body)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, f"the request is wrong: {error}".replace(f"matching regex {_NO_NUL!r}", "without a NUL")) from None
     if any(SHARED_MEMORY in entry.parameters for entry in (*body.inputs, *body.outputs)):
         raise HttpError(400, "shared memory is not served here; send the data itself")
     head = service_pb2.ModelInferRequest(model_name=model, model_version=version, id=body.id)
-    is_all_binary = _flag("the request", body.parameters.pop("binary_data_output", False), "binary_data_output")
+    is_all_binary = bool(_taken("the request", body.parameters, "binary_data_output", *_FLAG))
     set_parameters(head, body.parameters)
     contents: list[Data] = []
     rest = binary
@@ -164,9 +150,9 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     base64: set[str] = set()
     for output in body.outputs:
         name, wanted, what = output.name, output.parameters, f"output {output.name!r}"
-        if (is_binary := wanted.pop("binary_data", None)) is not None:
-            own[name] = _flag(what, is_binary, "binary_data")
-        if _is_base64(what, wanted.pop("content_type", None)):
+        if (is_binary := _taken(what, wanted, "binary_data", *_FLAG)) is not None:
+            own[name] = is_binary
+        if _taken(what, wanted, "content_type", *_FORM):
             base64.add(name)
         set_parameters(head.outputs.add(name=name), wanted)
     return Asked(head, _wire(head, contents), own, is_all_binary, frozenset(base64))
@@ -180,29 +166,24 @@ def _data_of(entry: _Input, rest: memoryview) -> tuple[Data, memoryview]:
     count, each = math.prod(shape), element_bytes(datatype)
     if math.prod(length or 1 for length in shape) > MOST_ELEMENTS:  # a python model dies of [0, 2**61], which has no element
         raise HttpError(400, f"{what}: 'shape' has more elements than a request can have")
-    size = parameters.pop("binary_data_size", None)
-    is_base64 = _is_base64(what, parameters.pop("content_type", None))
+    is_base64 = bool(_taken(what, parameters, "content_type", *_FORM))
+    words = f"a number of bytes that the body still has ({len(rest)})"
+    size = _taken(what, parameters, "binary_data_size", range(len(rest) + 1), words)
     if size is None:
         return packed(what, datatype, entry.data, count, is_base64=is_base64), rest
     if entry.data is not None:
         raise HttpError(400, f"{what} has 'data' and binary_data_size")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
-        raise HttpError(400, f"{what}: binary_data_size must be a number of bytes that the body still has ({len(rest)})")
     if each is not None and size != each * count:
         raise HttpError(400, f"{what}: {datatype} of this shape has {each * count} bytes, but binary_data_size is {size}")
     return rest[:size], rest[size:]
 
 
-def _flag(what: str, value: Parameter, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise HttpError(400, f"{what}: {name} must be true or false")
+def _taken(what: str, parameters: _Parameters, name: str, allowed: Sequence[Any], words: str) -> Any:
+    """A parameter that says how data is written, which the model does not get; None: it was not given."""
+    value = parameters.pop(name, None)
+    if value is not None and (type(value) is not type(allowed[0]) or value not in allowed):
+        raise HttpError(400, f"{what}: {name} must be {words}")
     return value
-
-
-def _is_base64(what: str, value: Parameter | None) -> bool:
-    if value is not None and value != BASE64:
-        raise HttpError(400, f"{what}: content_type can be {BASE64!r} alone")
-    return value is not None
 
 
 def raw(info: ModelInfo, version: str, body: Data) -> Asked:
@@ -220,15 +201,14 @@ def raw(info: ModelInfo, version: str, body: Data) -> Asked:
         raise HttpError(400, f"a raw request needs a model with one input, but {info.metadata.name!r} has {len(needed)}")
     (entry,) = needed
     shape = [1, *entry.shape[1:]] if info.config.max_batch_size > 0 else list(entry.shape)
-    size = element_bytes(entry.datatype)
-    if size is not None and (len(body) % size or shape.count(-1) > 1):
-        raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
-    shape = _filled(f"input {entry.name!r}", shape, 1 if size is None else len(body) // size)
-    if size is None:
+    each = element_bytes(entry.datatype)
+    if each is None:
         body = len(body).to_bytes(4, "little") + body
-    head = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
-    head.inputs.add(name=entry.name, datatype=entry.datatype, shape=shape)
-    return Asked(head, _wire(head, [body]), is_all_binary=True)
+    elif shape.count(-1) > 1:
+        raise HttpError(400, f"a raw request does not say the shape {shape} of input {entry.name!r}")
+    shape = _filled(f"input {entry.name!r}", shape, len(body) // each if each else 1)
+    given = {"name": entry.name, "datatype": entry.datatype, "shape": shape, "parameters": {"binary_data_size": len(body)}}
+    return asked(info.metadata.name, version, {"inputs": [given], "parameters": {"binary_data_output": True}}, memoryview(body))
 
 
 def _filled(what: str, dims: Sequence[int], count: int) -> list[int]:
@@ -267,38 +247,30 @@ def flat(info: ModelInfo, version: str, value: Any) -> Asked:
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
     known = {entry.name: entry for entry in info.metadata.inputs}
+    inputs: list[Any] = []
     parameters: dict[str, Parameter] = {}
-    contents: list[Data] = []
-    head = service_pb2.ModelInferRequest(model_name=info.metadata.name, model_version=version)
     nested = value.get("parameters", {})
     if not isinstance(nested, dict) or "parameters" in known:
         raise HttpError(400, "'parameters' must be an object, and cannot be the name of an input")
     own = {"id", "parameters"} - known.keys()
     for key, given in [*((key, given) for key, given in value.items() if key not in own), *nested.items()]:
         if key in known:
-            contents.append(_flat_data(head, known[key], given))
+            inputs.append(_flat_input(known[key], given))
         elif isinstance(given, bool | int | float | str):
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
-    beside = _checked(_Beside, {"id": value.get("id", "") if "id" in own else "", "parameters": parameters})
-    head.id = beside.id
-    set_parameters(head, beside.parameters)
-    return Asked(head, _wire(head, contents))
+    request = {"id": value.get("id", "") if "id" in own else "", "parameters": parameters, "inputs": inputs}
+    return asked(info.metadata.name, version, request, memoryview(b""))
 
 
-def _flat_data(head: Any, info: Any, given: Any) -> bytes:
+def _flat_input(info: Any, given: Any) -> Mapping[str, Any]:
+    """As V2 has it."""
     what = f"input {info.name!r}"
     data = given if isinstance(given, list) else [given]
-    if info.datatype not in DATATYPES:
-        raise HttpError(400, f"{what} has the datatype {info.datatype!r}, which JSON cannot carry")
-    kind, words = _KINDS.get(info.datatype, (None, ""))
-    if kind is not None and set(map(type, data)) - {kind}:
-        raise HttpError(400, f"{what}: {words}")
     if any(isinstance(element, list) for element in data):
         raise HttpError(400, f"{what} must be one element, or a list of them")
-    head.inputs.add(name=info.name, datatype=info.datatype, shape=_filled(what, info.shape, len(data)))
-    return packed(what, info.datatype, data, len(data))
+    return {"name": info.name, "datatype": info.datatype, "shape": _filled(what, info.shape, len(data)), "data": data}
 
 
 # ---- the model repository API
@@ -316,33 +288,22 @@ class _Load(msgspec.Struct):
     parameters: dict[str, str] = {}
 
 
-class _Flags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    unload_dependents: bool = False
-
-
 class Unload(msgspec.Struct):
     """Of a request for an unload."""
 
-    parameters: _Flags = _Flags()
+    parameters: dict[Literal["unload_dependents"], bool] = {}
 
 
 def overrides_of(body: bytes) -> Overrides:
     """Of a request for a load. Raises HttpError: 400."""
-    found: dict[str, str | bytes] = {}
-    for key, value in structured(_Load, body).parameters.items():
-        if key != CONFIG and not key.startswith(FILE):
-            raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
-        found[key] = value if key == CONFIG else _content(key, value)
-    if found and CONFIG not in found:
-        raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
-    return found
+    given = structured(_Load, body).parameters
+    return {key: value if key == CONFIG else _content(key, value) for key, value in given.items()}
 
 
 def _content(key: str, text: str) -> bytes:
-    place = key.removeprefix(FILE)
-    parts = place.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in place or "\\" in place:
-        raise HttpError(400, f"the parameter {key!r} must name a file inside the model: {FILE + '<version>/<name>'!r}")
+    parts = key.removeprefix(FILE).split("/")
+    if not key.startswith(FILE) or not {"", ".", ".."}.isdisjoint(parts) or "\0" in key or "\\" in key:
+        raise HttpError(400, f"the parameter {key!r} must be {CONFIG!r}, or name a file inside the model: {FILE + '<version>/<name>'!r}")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,17 +22,17 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.errors import ServerUnavailable
-from adapter.fronts.answers import BINARY, JSON, Stream, bytes_answer, compressed, event, json_answer, stream_headers
+from adapter.fronts.answers import BINARY, JSON, Stream, bytes_answer, compressed, event, json_answer
 from adapter.fronts.bodies import FREE_BYTES, off_loop_if_large
 from adapter.fronts.edge import REPOSITORY, Front, Request, Route
-from adapter.fronts.failures import UNAVAILABLE, HttpError, status_of, structured
+from adapter.fronts.failures import UNAVAILABLE, HttpError, structured
 from adapter.fronts.tensors import as_json
 from adapter.fronts.v2.requests import Asked, Index, Unload, flat_meant, head_of, meant, overrides_of
 from adapter.inference import Failure, InferenceFailed, is_final, parameters_of
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_calls import RepositoryCalls
 from adapter.model import ServerModel
-from adapter.serving import KnownModel, Models
+from adapter.serving import KnownModel, serving
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
 from adapter.triton.inference.messages import json_of
@@ -50,12 +50,10 @@ RESTORE_SECONDS = 60.0
 PLACES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _VERSION = re.compile(r"[0-9]{1,18}")
-Question = Callable[[TritonInference, str, str], Awaitable[Any]]
-"""Of a model and a version."""
 
 
 def front(
-    inference: TritonInference, triton: TritonInference, models: Models | None = None, repository_api: RepositoryCalls | None = None
+    inference: TritonInference, triton: TritonInference, models: RuntimeLifecycle | None = None, api: RepositoryCalls | None = None
 ) -> Front:
     """
     The front of V2 REST.
@@ -64,10 +62,9 @@ def front(
         inference: the server behind it.
         triton: the pod's own, which says whether the pod is well: ModelMesh has no such call.
         models: the adapter's, where `inference` is the pod's own Triton.
-        repository_api: None: its calls are refused.
+        api: of the model repository; None: its calls are refused.
     """
-    served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    handlers = _Handlers(inference, triton, models, served, repository_api)
+    handlers = _Handlers(inference, triton, models, api)
     routes = [
         Route("POST", "/v2/repository/index", handlers.index, REPOSITORY),
         Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY),
@@ -98,8 +95,7 @@ def _fails(_request: Request, status: int, text: str) -> web.Response:
 class _Handlers:
     inference: TritonInference
     triton: TritonInference
-    models: Models | None
-    served: Collection[str]
+    models: RuntimeLifecycle | None
     api: RepositoryCalls | None
     restoring_since: float | None = None
     """When a question for readiness first found that models were being loaded again."""
@@ -112,7 +108,7 @@ class _Handlers:
         is_well = is_here and await self.triton.is_ready()
         return _health(request, "ready", is_well=is_well and (self.inference is self.triton or await self.inference.is_live()))
 
-    def _is_restoring(self, models: Models) -> bool:
+    def _is_restoring(self, models: RuntimeLifecycle) -> bool:
         """Whether models are being loaded again; some may never come back."""
         if not any(model.is_coming_back for model in models.known()):
             self.restoring_since = None
@@ -122,7 +118,8 @@ class _Handlers:
 
     async def server(self, _request: Request) -> web.Response:
         info = await self.triton.server_info()
-        extensions = [name for name in info.extensions if name in self.served]
+        served = SERVED if self.api is None else (*SERVED, *EXTENSIONS)
+        extensions = [name for name in info.extensions if name in served]
         return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
     async def model_ready(self, request: Request) -> web.Response:
@@ -131,7 +128,7 @@ class _Handlers:
             raise HttpError(400, f"the model {model.name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
-    async def told(self, request: Request, *, question: Question) -> web.Response:
+    async def told(self, request: Request, *, question: Callable[[TritonInference, str, str], Awaitable[Any]]) -> web.Response:
         model = self._model(request)
         return json_answer(json_of(await question(self.inference, model.model_id, model.version)))
 
@@ -154,7 +151,7 @@ class _Handlers:
     async def generate_stream(self, request: Request) -> web.StreamResponse:
         model = self._model(request)
         asked = await request.read_by(flat_meant, await self.inference.model_info(model), model.version)
-        return await streamed_as_triton(self.inference, model, asked, request)
+        return await streamed(self.inference, model, asked, request, begins_with_failure=True)
 
     def _model(self, request: Request) -> KnownModel:
         """The model that a path names. Raises HttpError 400; ServerUnavailable: it is being loaded again."""
@@ -163,7 +160,7 @@ class _Handlers:
             raise HttpError(400, "the version in the path must be a number")
         model = None if self.models is None else self.models.find(name) or self.models.find_id(name)
         if model is not None and model.is_coming_back:
-            raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
+            serving(model, name)  # raises: it is being loaded again
         return replace(model or KnownModel(name, name), name=name, version=version)
 
     async def index(self, request: Request) -> web.Response:
@@ -181,7 +178,7 @@ class _Handlers:
         """POST /v2/repository/models/{name}/unload."""
         api, name = self._opened(), request.name
         asked = await request.read_by(structured, Unload)
-        await api.unload(name, has_dependents=asked.parameters.unload_dependents)
+        await api.unload(name, has_dependents=asked.parameters.get("unload_dependents", False))
         return web.Response()
 
     def _opened(self) -> RepositoryCalls:
@@ -280,9 +277,13 @@ async def whole(inference: TritonInference, model: KnownModel, asking: Asked) ->
     return bytes_answer(await off_loop_if_large(size_bytes, lambda: flat_written(response, model.name)), JSON)
 
 
-async def streamed(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
+async def streamed(
+    inference: TritonInference, model: KnownModel, asking: Asked, request: Request, *, begins_with_failure: bool = False
+) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
+
+    With `begins_with_failure` so is a failure of the model itself instead of its first answer, with the failure's status: as Triton has it.
 
     Raises:
         InferenceFailed: before the first answer, or instead of it.
@@ -295,21 +296,12 @@ async def streamed(inference: TritonInference, model: KnownModel, asking: Asked,
                 await stream.write(b"" if is_end else b"data: %s\n\n" % flat_written(response, model.name))
         except (InferenceFailed, HttpError) as failed:
             if not stream.response.prepared:
-                raise
+                if not (begins_with_failure and isinstance(failed, InferenceFailed) and failed.failure is Failure.INTERNAL):
+                    raise
+                stream.response.set_status(failed.failure.value)
             note(error=failed.text)
             await stream.write(event({"error": failed.text}))
     return stream.response
-
-
-async def streamed_as_triton(inference: TritonInference, model: KnownModel, asking: Asked, request: Request) -> web.StreamResponse:
-    """As `streamed`; where the model itself fails instead of its first answer, that is an event, too, with the failure's status."""
-    try:
-        return await streamed(inference, model, asking, request)
-    except InferenceFailed as failed:
-        if failed.failure is not Failure.INTERNAL:
-            raise
-        note(error=failed.text, reason=failed.reason)
-        return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
 
 def flat_written(response: Any, model: str) -> bytes:

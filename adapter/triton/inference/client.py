@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from time import monotonic
 from typing import Any
 
 import grpc
@@ -28,7 +27,7 @@ from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference import messages
 from adapter.triton.inference.channels import Tls, channel_to
-from adapter.triton.inference.leaving import Leaving, begun, cancel, cancel_stream, end_stream
+from adapter.triton.inference.leaving import begun, leave, leave_stream
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""
@@ -54,6 +53,7 @@ class TritonInference:
     """
 
     _question_seconds: float | None = QUESTION_SECONDS
+    _is_well_if_it_refuses = False
 
     def __init__(
         self, target: str, headers: Sequence[tuple[str, str]] = (), *, tls: Tls | None = None, max_message_bytes: int = -1
@@ -74,17 +74,22 @@ class TritonInference:
             "/inference.GRPCInferenceService/ModelInfer",
             response_deserializer=service_pb2.ModelInferResponse.FromString,
         )
-        self._leaving = Leaving()
+        self._left: set[asyncio.Task[Any]] = set()
         self._infos: dict[tuple[str, str, str | None], ModelInfo] = {}
 
     async def close(self) -> None:
         """End the channel and whatever calls run on it; those that were left are let go first."""
-        await self._leaving.settled()
+        await asyncio.gather(*self._left, return_exceptions=True)
         await self._channel.close()
+
+    def _leave(self, leaving: Coroutine[Any, Any, None]) -> None:
+        """Of a call whose caller has gone; it keeps one answer at most, for some seconds."""
+        task = begun(leaving)
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
 
     async def infer(self, request: Any, wire: bytes | None = None) -> Any:
         """The ModelInferResponse to a ModelInferRequest, with raw contents. It is final. `wire`: the request as bytes, where they exist."""
-        since = monotonic()
         call = self._infer(wire or request.SerializeToString(), metadata=self._about(request.model_name))
         answer = begun(_answer_of(call, request.id))
         try:
@@ -93,7 +98,7 @@ class TritonInference:
             return response
         finally:
             if not answer.done():
-                self._leaving.spawn(cancel(call, answer, since))
+                self._leave(leave(call, answer))
 
     async def one(self, request: Any, wire: bytes | None = None) -> Any:
         """As `infer`; a decoupled model is asked by a stream. INVALID: it gave no answer, or more than one, and the stream is cancelled."""
@@ -124,23 +129,19 @@ class TritonInference:
         request.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model_name))
         pending = begun(_next_of(call, request.id, request))
-        is_over = False
         try:
             while True:
                 answer = await asyncio.shield(pending)
                 if answer.error_message:
                     raise messages.failure_in_stream(answer.error_message, not messages.is_refusal(answer), request.id)
                 response = messages.completed(answer.infer_response)
-                is_over = is_final(response)
                 yield response
-                if is_over:
+                if is_final(response):
                     return
                 pending = begun(_next_of(call, request.id))
         finally:
-            if is_over:
-                self._leaving.spawn(end_stream(call))
-            elif not call.done():
-                self._leaving.spawn(cancel_stream(call, pending))
+            if not call.done():
+                self._leave(leave_stream(call, pending))
 
     async def is_live(self) -> bool:
         """ServerLive. False also when the server is away, or has not answered within a second."""
@@ -199,8 +200,8 @@ class TritonInference:
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
             return bool(getattr(await _answer_of(method(request, timeout=HEALTH_SECONDS, metadata=self._headers)), field))
-        except InferenceFailed:
-            return False
+        except InferenceFailed as failed:
+            return self._is_well_if_it_refuses and failed.failure not in _AWAY
 
     async def _ask(self, method: Any, request: Any, model: str = "") -> Any:
         metadata = self._about(model) if model else self._headers
@@ -216,18 +217,7 @@ class MeshInference(TritonInference):
     """
 
     _question_seconds = None  # ModelMesh may have to load the model first, and ends that wait itself
-
-    async def is_live(self) -> bool:
-        """Whether it answers at all: it refuses the call, having no model for it."""
-        call = self._stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=HEALTH_SECONDS, metadata=self._headers)
-        try:
-            return bool((await _answer_of(call)).live)
-        except InferenceFailed as failed:
-            return failed.failure not in _AWAY
-
-    async def is_ready(self) -> bool:
-        """As `is_live`: a model that is asked for is loaded then."""
-        return await self.is_live()
+    _is_well_if_it_refuses = True  # it has no model for such a call
 
     async def server_info(self) -> Any:
         """Its runtimes may be of any kind; what a front serves over it, their protocol has."""
@@ -239,25 +229,22 @@ class MeshInference(TritonInference):
 
 
 async def _answer_of(call: Any, request_id: str = "") -> Any:
-    """Of a unary call. Raises InferenceFailed."""
+    """Of a unary call, or of one read of a stream. Raises InferenceFailed."""
     with _in_our_words(request_id):
         reply = await call
-    if reply is None:
-        raise _unreadable()
+    if reply is None:  # so grpc.aio says it
+        raise InferenceFailed(Failure.INTERNAL, "the inference server's answer cannot be parsed")
     return reply
 
 
 async def _next_of(call: Any, request_id: str, message: Any = None) -> Any:
     """The next message of a stream, after its request has been sent, where one is given. Raises InferenceFailed, also at its end."""
-    with _in_our_words(request_id):
-        if message is not None:
-            with suppress(asyncio.InvalidStateError):  # the call has failed already; the read says how
-                await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
-        answer = await call.read()
-        if answer is grpc.aio.EOF:
-            raise messages.failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
-    if answer is None:
-        raise _unreadable()
+    if message is not None:
+        with _in_our_words(request_id), suppress(asyncio.InvalidStateError):  # the call has failed already; the read says how
+            await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
+    answer = await _answer_of(call.read(), request_id)
+    if answer is grpc.aio.EOF:
+        raise messages.failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
     return answer
 
 
@@ -273,8 +260,3 @@ def _in_our_words(request_id: str) -> Iterator[None]:
         if task is None or task.cancelling():
             raise
         raise InferenceFailed(Failure.UNAVAILABLE, "the adapter is stopping") from cancelled  # grpc.aio says so where its channel is closed
-
-
-def _unreadable() -> InferenceFailed:
-    """grpc.aio has None for an answer that cannot be parsed."""
-    return InferenceFailed(Failure.INTERNAL, "the inference server's answer cannot be parsed")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from time import monotonic
 from typing import Any
 
 import grpc.aio
@@ -23,7 +22,7 @@ from adapter.triton.inference.messages import is_last
 from adapter.workers import retrieve
 
 FIRST_SECONDS = 0.02
-"""Of a call's life, in which it is not cancelled: Triton is still taking it."""
+"""After a call was left, in which it is not cancelled: Triton may still be taking it."""
 STREAM_SECONDS = 0.5
 """After a stream was left, in which it is not cancelled: its request may be refused yet, or its last answer may be on its way."""
 QUIET_SECONDS = 0.005
@@ -39,71 +38,36 @@ def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-class Leaving:
-    """The calls of one channel whose callers have gone. Each keeps one answer at most, for `LONGEST_SECONDS`."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def settled(self) -> None:
-        """Returns when all are left."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Leave one: `cancel`, `cancel_stream` or `end_stream`."""
-        task = asyncio.create_task(work, name="leave a call")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+async def leave(call: Any, pending: asyncio.Future[Any]) -> None:
+    """Cancel a unary call of grpc.aio soon; `pending` is its answer."""
+    try:
+        await asyncio.wait({pending}, timeout=FIRST_SECONDS)
+    finally:
+        call.cancel()
 
 
-async def cancel(call: Any, pending: asyncio.Future[Any], since: float) -> None:
+async def leave_stream(call: Any, pending: asyncio.Future[Any]) -> None:
     """
-    Cancel a unary call soon.
+    Cancel a stream soon, or end it, where its last answer is there: Triton ends it when it hears that there will be no further request.
 
     Args:
         call: of grpc.aio.
-        pending: its answer.
-        since: when it began, by `monotonic`.
+        pending: its next message, or the last one that came.
     """
+    clock = asyncio.get_running_loop().time
+    earliest = clock() + STREAM_SECONDS
     try:
-        await _is_quiet(pending, since + FIRST_SECONDS)
+        async with asyncio.timeout(LONGEST_SECONDS) as bound:
+            while True:
+                done, _ = await asyncio.wait({pending}, timeout=max(QUIET_SECONDS, earliest - clock()))
+                if not done or call.done():
+                    return
+                if pending.exception() is None and is_last(pending.result()):
+                    break
+                pending = begun(call.read())
+            bound.reschedule(clock() + LONGEST_SECONDS)
+            await call.done_writing()
+            while await call.read() is not grpc.aio.EOF:
+                pass
     finally:
         call.cancel()
-
-
-async def cancel_stream(call: Any, pending: asyncio.Future[Any]) -> None:
-    """The same for a stream; `pending` is its next message."""
-    now = monotonic()
-    earliest, end = now + STREAM_SECONDS, now + LONGEST_SECONDS
-    try:
-        while monotonic() < end and not await _is_quiet(pending, earliest):
-            if call.done():
-                return
-            if pending.exception() is None and is_last(pending.result()):
-                await end_stream(call)
-                return
-            pending = begun(call.read())
-    finally:
-        call.cancel()
-
-
-async def _is_quiet(pending: asyncio.Future[Any], earliest: float) -> bool:
-    """Whether nothing came for a while, and until `earliest`, by `monotonic`. False: it is there."""
-    done, _ = await asyncio.wait({pending}, timeout=max(QUIET_SECONDS, earliest - monotonic()))
-    return not done
-
-
-async def end_stream(call: Any) -> None:
-    """End a stream whose last answer is there: Triton ends it when it hears that there will be no further request."""
-    ending = begun(_ended(call))
-    try:
-        await asyncio.wait({ending}, timeout=LONGEST_SECONDS)
-    finally:
-        call.cancel()
-
-
-async def _ended(call: Any) -> None:
-    await call.done_writing()
-    while await call.read() is not grpc.aio.EOF:
-        pass

@@ -11,7 +11,7 @@ from adapter.errors import ServerUnavailable
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.reconciler import NOT_ASKED
 from adapter.model import Named
-from adapter.serving import AlreadyLoaded, KnownModel, Models
+from adapter.serving import AlreadyLoaded, KnownModel
 from tests.builders import a_spec
 from tests.fakes.world import World
 from tests.unit.lifecycle.fronts import a_front_model
@@ -31,7 +31,7 @@ def told(model: KnownModel | None) -> str:
 
 
 async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecycle: RuntimeLifecycle, world: World) -> None:
-    models: Models = lifecycle
+    models = lifecycle
     await models.load_new(A)
 
     found = models.find(NAME)
