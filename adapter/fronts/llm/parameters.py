@@ -68,8 +68,8 @@ class Wishes:
     """Of a chat, as JSON: the prompt is made of them."""
     choices: int = 1
     """For each prompt. LMI answers the likeliest; there `n` and `best_of` say it."""
-    is_stream: bool | None = None
-    """Tokens as they come; None: the caller does not say."""
+    is_stream: bool = False
+    """Tokens as they come."""
     has_usage: bool = False
     """A stream has it in its last piece."""
     is_dynamic: bool = False
@@ -125,7 +125,7 @@ def with_sequences(wishes: Wishes) -> Wishes:
         raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
     if wishes.is_stream or found[name] > MOST_PROMPTS:
         raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
-    return replace(wishes, prompts=[*wishes.prompts] * found[name], choices=found[name], is_stream=False, has_details=True)
+    return replace(wishes, prompts=[*wishes.prompts] * found[name], choices=found[name], has_details=True)
 
 
 def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -28,10 +28,10 @@ from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import Collector, lines_of, texts, total
+from adapter.fronts.llm.generating import Collector, ends_of, steps, total
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
-from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, tgi_body
+from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Tgi, tgi_body
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import NOT_FOUND, KnownModel, Models, serving
 from adapter.settings.fronts import LlmSettings
@@ -172,6 +172,8 @@ def _model(name: str) -> dict[str, object]:
 MOST_BYTES = 64 * 1024
 _OPTIONS = {entry.metadata["env"].lower().replace("_", ".", 1): entry for entry in fields(LlmSettings)}
 """Field of the settings, by the name that DJL Serving has for it: `option.rolling_batch`."""
+_FORMS = {"jsonlines": JSON_LINES, "sse": SSE}
+"""Content type of `option.output_formatter`."""
 
 
 def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
@@ -204,17 +206,16 @@ class Answering:
 
     async def opened(self, model: KnownModel, front: str) -> Lmi:
         """The schema of a body whose form, or the model's options, say it."""
-        schema = Lmi()
         try:
             own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
         except InvalidModel as problem:
-            schema.problem = problem
-            return schema
-        if own.rolling_batch == "disable":
-            schema = Dynamic()
-        elif own.is_tgi_compatible:
-            schema = Tgi(full=NO_SPACE if front == "sagemaker" else OVERLOADED)
-        schema.own = own
+            return Lmi(problem=problem)
+        kind = Dynamic if own.rolling_batch == "disable" else Tgi if own.is_tgi_compatible else Lmi
+        schema = kind(is_open=True, streams=own.is_streaming)
+        if front == "sagemaker":
+            schema.full = NO_SPACE
+        if own.output_formatter in _FORMS:
+            schema.content_type, schema.streams = _FORMS[own.output_formatter], True
         return schema
 
     async def answer(self, request: Request, model: KnownModel, schema: Lmi) -> web.StreamResponse:
@@ -225,28 +226,22 @@ class Answering:
                 schema = await request.read_by(meant, schema)
             if schema.problem is not None:
                 raise schema.problem
-            own, wishes, schema.model = schema.own, schema.wishes, model.name
-            has_form = own is not None and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
+            schema.model, wishes = model.name, schema.wishes
             if wishes.messages:
-                wishes = replace(wishes, prompts=[await self._chats.prompt(model, wishes.messages)] * wishes.choices)
-            if wishes.is_stream is None:
-                wishes = replace(wishes, is_stream=has_form or (own is not None and own.is_streaming))
+                prompt = await self._chats.prompt(model, wishes.messages)
+                wishes = schema.wishes = replace(wishes, prompts=[prompt] * wishes.choices)
             if wishes.ignored:
                 note(ignored_parameters=list(wishes.ignored))
             info = await self._inference.model_info(model)
             if not wishes.is_stream:
-                ends = await texts(self._inference, info, wishes)
+                ends = await ends_of(self._inference, info, wishes)
                 headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
                 return json_answer(schema.answer(ends), headers=headers)
-            is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
-            stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
-            async with AsyncExitStack() as stack:
-                lines = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
-                values = schema.stream(lines)
-                for each in (*lines, values):
-                    stack.push_async_callback(each.aclose)
-                async for value in values:
-                    await stream.write(framed(value))
+            stream, framed = Stream(request, schema.content_type), event if schema.content_type == SSE else _line
+            async with aclosing(steps(self._inference, info, wishes)) as found:
+                async for step in found:
+                    for value in schema.values(step):
+                        await stream.write(framed(value))
         except (HttpError, AdapterError) as error:
             status = schema.status(error, (model.name, model.model_id), request.said)
             note(reason=getattr(error, "reason", "payload"), error=error.text)
