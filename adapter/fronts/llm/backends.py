@@ -19,6 +19,8 @@ from adapter.inference import ModelInfo, Parameter, set_parameters
 
 PROMPT, TEXT = "text_input", "text_output"
 """The input and the output that every language model has."""
+_EXCLUDES = ("exclude_input_in_output", "sampling_param_exclude_input_from_output")
+"""Inputs by which a backend is asked not to repeat the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +59,16 @@ class Profile(ABC):
     """Each answer of a stream tells its own number of tokens."""
     is_cumulative: ClassVar[bool] = False
     """Each answer has the text from the beginning."""
-    levels: ClassVar[Mapping[str, str]] = {}
-    """Input by which it is asked for tokens → what it tells of them."""
-    excludes: ClassVar[str] = ""
-    """Input by which it is asked not to repeat the prompt."""
+    tells: ClassVar[tuple[str, str]] = ("", "text")
+    """Input by which it is asked for tokens, and what it tells of them then."""
 
     def level(self, info: ModelInfo) -> str:
         """What it tells of tokens: `ids` (and log probabilities), `log_probs`, or `text`."""
-        return next((level for name, level in self.levels.items() if takes(info, name)), "text")
+        return self.tells[1] if takes(info, self.tells[0]) else "text"
 
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """Whether its text may begin with the prompt."""
-        return not takes(info, self.excludes)
+        return not any(takes(info, name) for name in _EXCLUDES)
 
     def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes) -> Any:
         """
@@ -80,42 +80,32 @@ class Profile(ABC):
         inputs = Inputs(info, len(prompts))
         inputs.put(PROMPT, prompts, rows=True)
         self.fill(inputs, wishes)
+        flags = {
+            **dict.fromkeys(("stream", "streaming"), wishes.is_stream),
+            **dict.fromkeys((*_EXCLUDES, "return_finish_reason", "return_stop_reason", "return_num_input_tokens"), True),
+            **dict.fromkeys(("return_logprobs", "return_log_probs"), wishes.has_details),
+            "return_num_output_tokens": self.counts_in_streams or not wishes.is_stream,
+        }
+        for name, value in flags.items():  # that backends have for what answers tell: the model takes some of them
+            if takes(info, name):
+                inputs.put(name, [value])
         return inputs.request
 
     @abstractmethod
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
-        """Put all but the prompts. Raises BadParameter."""
-
-    def ask(self, inputs: Inputs, wishes: Wishes) -> None:
-        """Put what decides what the answers tell, by the names that backends have for it: the model takes some of them."""
-        inputs.put_flags(
-            stream=bool(wishes.is_stream),
-            streaming=bool(wishes.is_stream),
-            exclude_input_in_output=True,
-            sampling_param_exclude_input_from_output=True,
-            return_finish_reason=True,
-            return_stop_reason=True,
-            return_logprobs=wishes.has_details,
-            return_log_probs=wishes.has_details,
-            return_num_input_tokens=True,
-            return_num_output_tokens=self.counts_in_streams or not wishes.is_stream,
-        )
+        """Put what the caller has asked for, but the prompts. Raises BadParameter."""
 
     def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
         """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
         found = Row(outputs, row, rows)
         return Piece(
             text=found.text(TEXT),
-            tokens=self.tokens(found),
+            tokens=_tokens(found),
             reason=found.word("finish_reason"),
             stop=found.word("stop_reason") or ("" if found.raw("stop_reason") is not None else None),
             prompt_tokens=found.count("num_input_tokens"),
             output_tokens=found.count("num_output_tokens"),
         )
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """Of an answer; None: it does not tell."""
-        return None
 
     def lacking(self, name: str) -> BadParameter:
         """Of a parameter that makes sense, but not to this backend."""
@@ -147,14 +137,12 @@ class PlainText(Profile):
             else:
                 parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
         set_parameters(inputs.request, parameters)
-        inputs.put_flags(stream=bool(wishes.is_stream))
 
 
 class Vllm(Profile):
     """The vLLM backend. Source of names and shapes: its `src/utils/request.py`."""
 
-    name, title, excludes = "vllm", "vLLM", "exclude_input_in_output"
-    levels: ClassVar[Mapping[str, str]] = {"return_logprobs": "ids"}
+    name, title, tells = "vllm", "vLLM", ("return_logprobs", "ids")
     names: Mapping[str, str] = {
         "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
         "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "ignore_eos_token": "ignore_eos",
@@ -179,16 +167,6 @@ class Vllm(Profile):
         if wishes.has_details:
             sampling.setdefault("logprobs", 0)  # of the token itself, and of no other
         inputs.put("sampling_parameters", [json.dumps(sampling)])
-        self.ask(inputs, wishes)
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
-        try:
-            rows = json.loads(found.raw("logprobs") or b"null")
-            entries = [next(iter(row.items())) for row in rows or ()]
-            return None if rows is None else [_token(int(key), entry) for key, entry in entries]
-        except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
-            return None
 
 
 class TrtLlm(Profile):
@@ -198,10 +176,8 @@ class TrtLlm(Profile):
     Source of names and shapes, as of the LLM API's: `all_models/inflight_batcher_llm` and `all_models/llmapi` of TensorRT-LLM's backend.
     """
 
-    name, title, excludes = "tensorrt_llm", "TensorRT-LLM", "exclude_input_in_output"
-    counts_in_streams: ClassVar[bool] = False
-    levels: ClassVar[Mapping[str, str]] = {"return_log_probs": "log_probs"}
-    most = "max_tokens"
+    name, title, tells = "tensorrt_llm", "TensorRT-LLM", ("return_log_probs", "log_probs")
+    counts_in_streams, most = False, "max_tokens"
     names: Mapping[str, Sequence[str]] = {
         "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
         "repetition_penalty": ("repetition_penalty",), "presence_penalty": ("presence_penalty",),
@@ -224,20 +200,13 @@ class TrtLlm(Profile):
         for name, value in ({"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]).items():
             if name not in wishes.given and (found := inputs.first(*self.names[name])):
                 inputs.put(found, [value])
-        self.ask(inputs, wishes)
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
-        values = found.numbers("output_log_probs") if found.rows == 1 else []
-        return [Token(None, None, _finite(value)) for value in values] if any(values) else None
 
 
 class LlmApi(TrtLlm):
     """TensorRT-LLM's LLM API. Each answer of a stream has the text from the beginning."""
 
     name, title, is_cumulative = "tensorrt_llm_api", "TensorRT-LLM's LLM API", True
-    excludes, most = "sampling_param_exclude_input_from_output", "sampling_param_max_tokens"
-    levels: ClassVar[Mapping[str, str]] = {}
+    most, tells = "sampling_param_max_tokens", Profile.tells
     names: Mapping[str, Sequence[str]] = {
         "stop_sequences": ("sampling_param_stop",),
         **{
@@ -268,8 +237,25 @@ def takes(info: ModelInfo, name: str) -> bool:
     return any(entry.name == name for entry in info.metadata.inputs)
 
 
-def _token(number: int, entry: Mapping[str, Any]) -> Token:
-    text = entry.get("decoded_token")
+def _tokens(found: Row) -> Sequence[Token] | None:
+    """
+    Of an answer; None: it does not tell.
+
+    TensorRT-LLM tells log probabilities; all of them zero are a buffer that was never filled. vLLM has a list of
+    `{id: {logprob, decoded_token, …}}`, `null`, or no such list; the sampled token comes first.
+    """
+    values = found.numbers("output_log_probs") if found.rows == 1 else []
+    if any(values):
+        return [Token(None, None, _finite(value)) for value in values]
+    try:
+        rows = json.loads(found.raw("logprobs") or b"null")
+        return None if rows is None else [_token(*next(iter(row.items()))) for row in rows]
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
+        return None
+
+
+def _token(key: str, entry: Mapping[str, Any]) -> Token:
+    number, text = int(key), entry.get("decoded_token")
     return Token(number if 0 <= number <= MOST else None, text if isinstance(text, str) else None, _finite(entry["logprob"]))
 
 

@@ -67,12 +67,6 @@ class Inputs:
             raise BadParameter(parameter or name, f"the model takes {entry.datatype}, which cannot be this value") from error
         add_input(self.request, name, entry.datatype, shape, data)
 
-    def put_flags(self, **flags: bool) -> None:
-        """Put those that the model takes."""
-        for name, value in flags.items():
-            if name in self._known:
-                self.put(name, [value])
-
 
 class Row:
     """What an answer has for one of its rows."""
