@@ -7,7 +7,6 @@ Which backend a model has is told by its inputs.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,6 +20,10 @@ PROMPT, TEXT = "text_input", "text_output"
 """The input and the output that every language model has."""
 _EXCLUDES = ("exclude_input_in_output", "sampling_param_exclude_input_from_output")
 """Inputs by which a backend is asked not to repeat the prompt."""
+_NEVER_TOLD = frozenset({"n", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens"})
+"""What they ask for is no part of the answer of a model from text to text: it is one text."""
+_INPUTS_ALONE = frozenset({"best_of", "num_beams", "grammar"})
+"""Such a model says by an input that it can do these: a parameter of the request could be ignored without a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,16 @@ class Piece:
     """Of this answer alone."""
 
 
-class Profile(ABC):
-    """One kind of backend."""
+class Profile:
+    """
+    One kind of backend; here any model from text to text. The others differ in parts.
 
-    name: ClassVar[str]
-    title: ClassVar[str]
+    A parameter is an input of that name, where there is one, else most are one of the request. Source: Triton's generate extension,
+    parameters of a request.
+    """
+
+    name: ClassVar[str] = "text"
+    title: ClassVar[str] = "text"
     """Of errors."""
     counts_in_streams: ClassVar[bool] = True
     """Each answer of a stream tells its own number of tokens."""
@@ -88,12 +96,21 @@ class Profile(ABC):
         }
         for name, value in flags.items():  # that backends have for what answers tell: the model takes some of them
             if takes(info, name):
-                inputs.put(name, [value])
+                inputs.put(name, value)
         return inputs.request
 
-    @abstractmethod
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """Put what the caller has asked for, but the prompts. Raises BadParameter."""
+        parameters: dict[str, Parameter] = {}
+        for name, value in {"max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
+            is_input = inputs.first(name) is not None
+            if value and (name in _NEVER_TOLD or (name in _INPUTS_ALONE and not is_input)):
+                raise self.lacking(name)
+            if is_input:
+                inputs.put(name, value)
+            else:
+                parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
+        set_parameters(inputs.request, parameters)
 
     def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
         """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
@@ -101,8 +118,8 @@ class Profile(ABC):
         return Piece(
             text=found.text(TEXT),
             tokens=_tokens(found),
-            reason=found.word("finish_reason"),
-            stop=found.word("stop_reason") or ("" if found.raw("stop_reason") is not None else None),
+            reason=found.word("finish_reason") or None,
+            stop=found.word("stop_reason"),
             prompt_tokens=found.count("num_input_tokens"),
             output_tokens=found.count("num_output_tokens"),
         )
@@ -110,33 +127,6 @@ class Profile(ABC):
     def lacking(self, name: str) -> BadParameter:
         """Of a parameter that makes sense, but not to this backend."""
         return BadParameter(name, f"this model cannot do that; its backend is {self.title}")
-
-
-class PlainText(Profile):
-    """
-    Any other model from text to text. A parameter is an input of that name, where there is one, else most are one of the request.
-
-    Source: Triton's generate extension, parameters of a request.
-    """
-
-    name = title = "text"
-    never_told = frozenset({"n", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens"})
-    """What they ask for is no part of such a model's answer: it is one text."""
-    inputs_alone = frozenset({"best_of", "num_beams", "grammar"})
-    """A model that can do these says so by an input: a parameter of the request could be ignored without a sign."""
-
-    def fill(self, inputs: Inputs, wishes: Wishes) -> None:
-        """As `Profile`."""
-        parameters: dict[str, Parameter] = {}
-        for name, value in {"max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
-            entry = inputs.first(name, "max_tokens") if name == "max_new_tokens" else inputs.first(name)
-            if value and (name in self.never_told or (name in self.inputs_alone and entry is None)):
-                raise self.lacking(name)
-            if entry is not None:
-                inputs.put(entry, value if isinstance(value, list) else [value], parameter=name)
-            else:
-                parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
-        set_parameters(inputs.request, parameters)
 
 
 class Vllm(Profile):
@@ -166,7 +156,7 @@ class Vllm(Profile):
             sampling[self.names[name]] = value
         if wishes.has_details:
             sampling.setdefault("logprobs", 0)  # of the token itself, and of no other
-        inputs.put("sampling_parameters", [json.dumps(sampling)])
+        inputs.put("sampling_parameters", json.dumps(sampling))
 
 
 class TrtLlm(Profile):
@@ -177,13 +167,13 @@ class TrtLlm(Profile):
     """
 
     name, title, tells = "tensorrt_llm", "TensorRT-LLM", ("return_log_probs", "log_probs")
-    counts_in_streams, most = False, "max_tokens"
+    counts_in_streams: ClassVar[bool] = False
     names: Mapping[str, Sequence[str]] = {
         "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
         "repetition_penalty": ("repetition_penalty",), "presence_penalty": ("presence_penalty",),
         "frequency_penalty": ("frequency_penalty",), "length_penalty": ("length_penalty", "len_penalty"),
         "min_length": ("min_length", "min_tokens"), "bad_sequences": ("bad_words",), "seed": ("seed", "random_seed"),
-        "stop_sequences": ("stop_words",),
+        "stop_sequences": ("stop_words",), "max_new_tokens": ("max_tokens",),
     }  # fmt: skip
     """LMI's name → inputs, of which the model has one."""
     defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}
@@ -191,28 +181,25 @@ class TrtLlm(Profile):
 
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
-        inputs.put(self.most, [wishes.max_new_tokens], parameter="max_new_tokens")
-        for name, value in wishes.given.items():
+        own = {"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]
+        for name, value in {**own, "max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
             found = inputs.first(*self.names.get(name, ()))
-            if found is None:
+            if found is not None:
+                inputs.put(found, value, parameter=name)
+            elif name in wishes.given:
                 raise self.lacking(name)
-            inputs.put(found, value if isinstance(value, list) else [value], parameter=name)
-        for name, value in ({"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]).items():
-            if name not in wishes.given and (found := inputs.first(*self.names[name])):
-                inputs.put(found, [value])
 
 
 class LlmApi(TrtLlm):
     """TensorRT-LLM's LLM API. Each answer of a stream has the text from the beginning."""
 
     name, title, is_cumulative = "tensorrt_llm_api", "TensorRT-LLM's LLM API", True
-    most, tells = "sampling_param_max_tokens", Profile.tells
+    tells: ClassVar[tuple[str, str]] = Profile.tells
     names: Mapping[str, Sequence[str]] = {
-        "stop_sequences": ("sampling_param_stop",),
-        **{
-            name: (f"sampling_param_{name}",) for name in ("temperature", "top_k", "top_p", "seed", "frequency_penalty", "presence_penalty")
-        },
-    }
+        **{name: (f"sampling_param_{name}",) for name in ("temperature", "top_k", "top_p", "seed")},
+        **{name: (f"sampling_param_{name}",) for name in ("frequency_penalty", "presence_penalty")},
+        "stop_sequences": ("sampling_param_stop",), "max_new_tokens": ("sampling_param_max_tokens",),
+    }  # fmt: skip
     defaults: Mapping[bool, Mapping[str, float]] = {False: {}, True: {}}
 
 
@@ -227,9 +214,9 @@ def profile_of(info: ModelInfo) -> Profile:
         raise HttpError(400, f"the model {info.metadata.name!r} is no language model: it has no {PROMPT} and {TEXT}")
     if takes(info, "sampling_parameters"):
         return Vllm()
-    if takes(info, LlmApi.most):
+    if takes(info, "sampling_param_max_tokens"):
         return LlmApi()
-    return TrtLlm() if takes(info, TrtLlm.most) else PlainText()
+    return TrtLlm() if takes(info, "max_tokens") else Profile()
 
 
 def takes(info: ModelInfo, name: str) -> bool:

@@ -45,8 +45,7 @@ class Collector:
         """As the backend told them: unlike the text, they have what has stopped it."""
         self._counts: list[Any] = []
         """Tokens of each answer that tells, or has a text; None: it does not tell."""
-        self._reason: str | None = None
-        self._stop: str | None = None
+        self._last = Piece(text=b"")
 
     def take(self, piece: Piece, *, is_final: bool) -> Sequence[Token]:
         """The tokens of one answer; their texts are what the caller is to see."""
@@ -56,8 +55,7 @@ class Collector:
         count = piece.output_tokens if piece.output_tokens is not None else None if piece.tokens is None else len(piece.tokens)
         if count is not None or text:
             self._counts.append(count)
-        self._reason = piece.reason or self._reason
-        self._stop = piece.stop if piece.stop is not None else self._stop
+        self._last = piece
         self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
         self._told += piece.tokens or ()
         self._texts.append(text)
@@ -94,12 +92,11 @@ class Collector:
 
         A count that equals the limit is that; one below it is the end-of-sequence token, where nothing else was asked to stop it.
         """
-        if self._reason == "length":
-            return "length"
-        if self._reason == "stop":
+        reason = self._last.reason
+        if reason == "stop":
             return self._why_stopped()
-        if self._reason is not None or self.generated_tokens is None:
-            return None
+        if reason is not None or self.generated_tokens is None:
+            return "length" if reason == "length" else None
         if self.generated_tokens >= self.wishes.max_new_tokens:
             return "length"
         return None if self._has_stops else "eos_token"
@@ -110,8 +107,8 @@ class Collector:
 
     def _why_stopped(self) -> str | None:
         """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
-        if self._stop is not None:
-            return "stop_sequence" if self._stop else "eos_token"
+        if self._last.stop is not None:
+            return "stop_sequence" if self._last.stop else "eos_token"
         if not self._has_stops:
             return "eos_token"
         if not self._told or self._told[-1].id is None:
@@ -202,10 +199,10 @@ async def steps(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> 
                 running = {number: running[number] for number, (_, end) in step.items() if end is None}
 
 
-def total(counts: Iterable[int | None]) -> int | None:
-    """Of all; None: one is not known."""
-    known = list(counts)
-    return None if None in known else sum(filter(None, known))
+def totals(ends: Sequence[Collector], choices: int = 1) -> Sequence[int | None]:
+    """Tokens of the prompts, each of which has that number of choices, and of the texts. None: one is not known."""
+    counts = [end.prompt_tokens for end in ends[::choices]], [end.generated_tokens for end in ends]
+    return [None if None in known else sum(filter(None, known)) for known in counts]
 
 
 async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:

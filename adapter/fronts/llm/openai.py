@@ -18,7 +18,7 @@ import orjson
 
 from adapter.fronts.failures import HttpError, parsed
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import AT_ONCE, Collector, Step, total
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Step, totals
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
 from adapter.fronts.llm.schemas import SSE, Dynamic, Fault, Lmi
 
@@ -170,8 +170,7 @@ class OpenAi(Lmi):
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        prompt = total(end.prompt_tokens for end in ends[:: self.wishes.choices])
-        completion = total(end.generated_tokens for end in ends)
+        prompt, completion = totals(ends, self.wishes.choices)
         if prompt is None or completion is None:
             return None
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -223,5 +222,5 @@ def understood(schema: Lmi, value: Any) -> Lmi:
     try:
         schema.wishes = schema.read(value)
     except HttpError as error:
-        schema.problem = error
+        schema.wishes = error
     return schema

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -28,7 +28,7 @@ from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import Collector, ends_of, steps, total
+from adapter.fronts.llm.generating import ends_of, steps, totals
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Tgi, tgi_body
@@ -172,6 +172,7 @@ def _model(name: str) -> dict[str, object]:
 MOST_BYTES = 64 * 1024
 _OPTIONS = {entry.metadata["env"].lower().replace("_", ".", 1): entry for entry in fields(LlmSettings)}
 """Field of the settings, by the name that DJL Serving has for it: `option.rolling_batch`."""
+_line = partial(orjson.dumps, option=orjson.OPT_APPEND_NEWLINE)
 _FORMS = {"jsonlines": JSON_LINES, "sse": SSE}
 """Content type of `option.output_formatter`."""
 
@@ -209,7 +210,7 @@ class Answering:
         try:
             own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
         except InvalidModel as problem:
-            return Lmi(problem=problem)
+            return Lmi(wishes=problem)
         kind = Dynamic if own.rolling_batch == "disable" else Tgi if own.is_tgi_compatible else Lmi
         schema = kind(is_open=True, streams=own.is_streaming)
         if front == "sagemaker":
@@ -222,10 +223,10 @@ class Answering:
         """The answer for a model that serves, to a body that is read or not; also where it is wrong, or fails."""
         stream: Stream | None = None
         try:
-            if schema.wishes is None and schema.problem is None:
+            if schema.wishes is None:
                 schema = await request.read_by(meant, schema)
-            if schema.problem is not None:
-                raise schema.problem
+            if isinstance(schema.wishes, Exception):
+                raise schema.wishes
             schema.model, wishes = model.name, schema.wishes
             if wishes.messages:
                 prompt = await self._chats.prompt(model, wishes.messages)
@@ -235,7 +236,9 @@ class Answering:
             info = await self._inference.model_info(model)
             if not wishes.is_stream:
                 ends = await ends_of(self._inference, info, wishes)
-                headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
+                told = zip(("x-prompt-tokens", "x-generated-tokens"), totals(ends), strict=True)
+                headers = {name: str(count) for name, count in told if count is not None}
+                headers["x-total-time"] = str(round((time.monotonic() - request.started) * 1000))
                 return json_answer(schema.answer(ends), headers=headers)
             stream, framed = Stream(request, schema.content_type), event if schema.content_type == SSE else _line
             async with aclosing(steps(self._inference, info, wishes)) as found:
@@ -251,13 +254,3 @@ class Answering:
         if schema.end:
             await stream.write(schema.end)
         return stream.response
-
-
-def _line(value: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(value) + b"\n"
-
-
-def _counts(ends: Sequence[Collector]) -> dict[str, str]:
-    """Headers of what is known of all of them."""
-    prompts, made = total(end.prompt_tokens for end in ends), total(end.generated_tokens for end in ends)
-    return {name: str(count) for name, count in (("x-prompt-tokens", prompts), ("x-generated-tokens", made)) if count is not None}

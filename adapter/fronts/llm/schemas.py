@@ -54,9 +54,7 @@ class Lmi:
     model: str = ""
     """That the body names; then the model's name, as an answer has it."""
     wishes: Any = None
-    """`Wishes`; None: the body is not read yet."""
-    problem: Fault | None = None
-    """Why nothing can be asked."""
+    """`Wishes`, or the `Fault` for which there are none; None: the body is not read yet."""
     count: int = 0
     """Lines of a stream that were written."""
 

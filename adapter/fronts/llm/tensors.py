@@ -37,13 +37,13 @@ class Inputs:
         """The first of these names that the model takes."""
         return next((name for name in names if name in self._known), None)
 
-    def put(self, name: str, values: Sequence[Any], *, parameter: str = "", rows: bool = False) -> None:
+    def put(self, name: str, value: Any, *, parameter: str = "", rows: bool = False) -> None:
         """
         Give the model this input.
 
         Args:
             name: of the input; the model takes it.
-            values: of one row, or, with `rows`, one for each row.
+            value: one, or several, of each row; with `rows` one for each of them.
             parameter: what the caller calls it.
             rows: as above.
 
@@ -52,13 +52,14 @@ class Inputs:
         """
         entry = self._known[name]
         dimensions = list(entry.shape)[1:] if self._is_batched else list(entry.shape)
+        values = list(value) if isinstance(value, list | tuple) else [value]
         count = 1 if rows else len(values)
         if len(dimensions) == 1 and dimensions[0] not in (-1, count):
             raise BadParameter(parameter or name, f"the model takes {dimensions[0]}, not {count}")
         shape = [1] * (len(dimensions) - 1) + [count]
         if self._is_batched:
             shape = [self._rows, *shape]
-        elements = list(values) if rows else list(values) * self._rows
+        elements = values if rows else values * self._rows
         if entry.datatype != "BOOL":
             elements = [int(value) if isinstance(value, bool) else value for value in elements]
         try:
@@ -94,9 +95,9 @@ class Row:
         return self._first(self.texts(name))
 
     def word(self, name: str) -> str | None:
-        """A text that names something; `None` in Python's words is none."""
-        found = (self.raw(name) or b"").decode("utf-8", "replace")
-        return None if found in ("", "None") else found
+        """A text that names something; empty for `None` in Python's words."""
+        found = self.raw(name)
+        return None if found is None else found.decode("utf-8", "replace") if found != b"None" else ""
 
     def count(self, name: str) -> int | None:
         """A number of tokens."""
