@@ -134,12 +134,11 @@ class Vllm(Profile):
 
     name, title, tells = "vllm", "vLLM", ("return_logprobs", "ids")
     names: Mapping[str, str] = {
-        "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
-        "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "ignore_eos_token": "ignore_eos",
-        "min_length": "min_tokens", "bad_sequences": "bad_words", "stop_token_ids": "stop_token_ids",
-        "include_stop_str_in_output": "include_stop_str_in_output", "skip_special_tokens": "skip_special_tokens",
-        "spaces_between_special_tokens": "spaces_between_special_tokens", "truncate": "truncate_prompt_tokens", "adapter_id": "lora_name",
-        "stop_sequences": "stop", "seed": "seed", "logprobs": "logprobs",
+        **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "seed", "logprobs", "stop_token_ids")},
+        **{name: name for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")},
+        **{name: name for name in ("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens")},
+        "ignore_eos_token": "ignore_eos", "min_length": "min_tokens", "bad_sequences": "bad_words", "stop_sequences": "stop",
+        "truncate": "truncate_prompt_tokens", "adapter_id": "lora_name",
     }  # fmt: skip
     """LMI's name → vLLM's, in `SamplingParams`."""
 
@@ -169,11 +168,10 @@ class TrtLlm(Profile):
     name, title, tells = "tensorrt_llm", "TensorRT-LLM", ("return_log_probs", "log_probs")
     counts_in_streams: ClassVar[bool] = False
     names: Mapping[str, Sequence[str]] = {
-        "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
-        "repetition_penalty": ("repetition_penalty",), "presence_penalty": ("presence_penalty",),
-        "frequency_penalty": ("frequency_penalty",), "length_penalty": ("length_penalty", "len_penalty"),
-        "min_length": ("min_length", "min_tokens"), "bad_sequences": ("bad_words",), "seed": ("seed", "random_seed"),
-        "stop_sequences": ("stop_words",), "max_new_tokens": ("max_tokens",),
+        **{name: (name,) for name in ("temperature", "top_k", "top_p", "min_p")},
+        **{name: (name,) for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")},
+        "length_penalty": ("length_penalty", "len_penalty"), "min_length": ("min_length", "min_tokens"), "seed": ("seed", "random_seed"),
+        "bad_sequences": ("bad_words",), "stop_sequences": ("stop_words",), "max_new_tokens": ("max_tokens",),
     }  # fmt: skip
     """LMI's name → inputs, of which the model has one."""
     defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}

@@ -53,11 +53,11 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         Route("GET", "/health", handlers.health, "health"),
         Route("GET", "/ping", handlers.health, "health"),
         Route("GET", "/info", handlers.info, "metadata"),
-        Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
-        Route("POST", "/invocations", partial(handlers.default, schema=None), "inference"),
-        Route("POST", "/", partial(handlers.default, schema=Tgi), "inference"),
-        Route("POST", "/generate", partial(handlers.default, schema=partial(Tgi, is_list=False, is_stream=False)), "inference"),
-        Route("POST", "/generate_stream", partial(handlers.default, schema=partial(Tgi, is_stream=True)), "inference"),
+        Route("POST", "/predictions/{name}", handlers.generate, "inference"),
+        Route("POST", "/invocations", handlers.generate, "inference"),
+        Route("POST", "/", partial(handlers.generate, schema=Tgi), "inference"),
+        Route("POST", "/generate", partial(handlers.generate, schema=partial(Tgi, is_list=False, is_stream=False)), "inference"),
+        Route("POST", "/generate_stream", partial(handlers.generate, schema=partial(Tgi, is_stream=True)), "inference"),
         Route("POST", "/v1/completions", partial(handlers.openai, is_chat=False), "inference"),
         Route("POST", "/v1/chat/completions", partial(handlers.openai, is_chat=True), "inference"),
         Route("GET", "/v1/models", handlers.listing, "metadata"),
@@ -107,16 +107,11 @@ class _Handlers:
 
     async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what is not known here. `backend` and `token_details` are our own."""
-        model = await self._default_model()
+        model = await self._serving()
         info = await self.inference.model_info(model)
         profile = profile_of(info)
         known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
         return json_answer({**_INFO, **known})
-
-    async def prediction(self, request: Request) -> web.StreamResponse:
-        """POST /predictions/{name}."""
-        model = await self._serving(request.name)
-        return await self.answering.answer(request, model, await self.answering.opened(model, request.front))
 
     async def listing(self, _request: Request) -> web.Response:
         """GET /v1/models."""
@@ -134,21 +129,20 @@ class _Handlers:
             return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
         return await self.answering.answer(request, await self._serving(said.model), said)
 
-    async def default(self, request: Request, *, schema: Callable[[], Lmi] | None) -> web.StreamResponse:
-        """A path that names no model; None: the body, or the model's options, say the schema."""
-        target = target_of(request) if schema is None else None
-        model = await (self._default_model() if target is None else self._serving(target))
+    async def generate(self, request: Request, *, schema: Callable[[], Lmi] | None = None) -> web.StreamResponse:
+        """A path of LMI's or TGI's. None: the body, or the model's options, say the schema; the path or the header may name the model."""
+        name = request.name if "name" in request.parts else target_of(request) if schema is None else None
+        model = await self._serving(name)
         return await self.answering.answer(request, model, schema() if schema else await self.answering.opened(model, request.front))
 
-    async def _default_model(self) -> KnownModel:
-        if self.named is not None:
-            return await self._serving(self.named)
-        serving = [model for model in self.models.known() if model.is_serving]
-        if len(serving) != 1:
-            raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(serving)} models are loaded")
-        return serving[0]
-
-    async def _serving(self, name: str) -> KnownModel:
+    async def _serving(self, name: str | None = None) -> KnownModel:
+        """None: LMI_MODEL, or the only one that serves."""
+        name = self.named if name is None else name
+        if name is None:
+            found = [model for model in self.models.known() if model.is_serving]
+            if len(found) != 1:
+                raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(found)} models are loaded")
+            return found[0]
         model = await self._find(name)
         if model is not None and model.is_coming:
             raise ServerUnavailable(f"the model {name!r} is being loaded")
