@@ -159,12 +159,10 @@ async def tokens_of(inference: TritonInference, info: ModelInfo, wishes: Wishes,
             for row, collector in enumerate(collectors):
                 piece = profile.piece(outputs, row, len(collectors)) if outputs else Piece(text=b"")
                 tokens = collector.take(piece, is_final=is_final(answer))
-                if collector.is_over:
-                    *tokens, last = tokens or [Token(None, "", None)]
+                if collector.is_over and not tokens:
+                    tokens = [Token(None, "", None)]
                 for token in tokens:
-                    yield token, None
-                if collector.is_over:
-                    yield last, collector
+                    yield token, collector if collector.is_over and token is tokens[-1] else None
             if collector.is_over:
                 return
 

@@ -23,8 +23,12 @@ UNKNOWN_ID = -1
 UNKNOWN_REASON = "eos_token"
 """TGI's types have no null here. Source: DJL Serving, of TensorRT-LLM: what has not reached its limit has come to its end."""
 FAILED, INVALID, OVERLOADED = 424, 422, 429
-TYPES = {INVALID: "validation", FAILED: "generation", OVERLOADED: "overloaded", 500: "incomplete_generation"}
+TYPES = {
+    **dict.fromkeys((INVALID, 408, 413, 415), "validation"), FAILED: "generation", 500: "incomplete_generation",
+    **dict.fromkeys((OVERLOADED, UNAVAILABLE), "overloaded"),
+}  # fmt: skip
 """Status → TGI's `error_type`."""
+_FAILED_DETAILS = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 Fault = AdapterError | HttpError
 """Why a request has failed."""
 
@@ -133,15 +137,14 @@ class Lmi:
         body = {"error": error.text, "code": status}
         if not isinstance(error, BadParameter | InferenceFailed):
             return body
-        details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
-        return {"generated_text": "", "details": details, **body}
+        return {"generated_text": "", "details": {**_FAILED_DETAILS, "tokens": None}, **body}
 
     def broken(self, status: int, error: Fault) -> Mapping[str, Any]:
         """The last line of a stream whose generation failed. The log probability of -1 is the document's own mark of an error."""
         return {
             "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": error.text},
             "generated_text": "",
-            "details": {"finish_reason": "error", "generated_tokens": None, "inputs": None},
+            "details": _FAILED_DETAILS,
         }
 
     def _token(self, token: Token) -> Mapping[str, Any]:
@@ -214,5 +217,4 @@ class Tgi(Lmi):
 
 def tgi_body(status: int, text: str) -> Mapping[str, Any]:
     """An error as TGI writes it. Without a type its clients go by the status."""
-    kind = TYPES.get(OVERLOADED if status == UNAVAILABLE else INVALID if status in (408, 413, 415) else status)
-    return {"error": text, "error_type": kind} if kind else {"error": text}
+    return {"error": text, "error_type": TYPES[status]} if status in TYPES else {"error": text}

@@ -117,8 +117,7 @@ class Row:
         datatype, data = self._outputs.get(name, ("", b""))
         if datatype == "BYTES" or datatype not in DATATYPES:
             return []
-        found: list[float] = numbers(datatype, data).tolist()
-        return found
+        return [*numbers(datatype, data).tolist()]
 
     def _first(self, values: Sequence[T]) -> T | None:
         """The first value of this row; None: there is none, or it cannot be told which it is."""
