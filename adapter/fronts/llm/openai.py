@@ -38,7 +38,6 @@ _REFUSED: Mapping[str, Sequence[Any]] = {
     "prediction": (), "web_search_options": (), "best_of": (1,), "guided_json": (), "guided_regex": (), "guided_choice": (),
 }  # fmt: skip
 """Field that cannot be had → values that ask for nothing."""
-_TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
 class _StreamOptions(msgspec.Struct):
@@ -190,7 +189,7 @@ class OpenAi(Lmi):
 
 def error_body(status: int, text: str, field: str | None = None, code: str | None = None) -> Mapping[str, Any]:
     """An error as OpenAI writes it."""
-    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    kind = "permission_error" if status == 403 else "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": text, "type": kind, "param": field, "code": code}}
 
 
@@ -220,7 +219,7 @@ def understood(schema: Lmi, value: Any) -> Lmi:
     elif schema.is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
         schema = Dynamic(content_type=schema.content_type, streams=schema.streams)
     try:
-        schema.wishes = schema.read(value)
+        schema.wishes = schema.wishes or schema.read(value)
     except HttpError as error:
         schema.wishes = error
     return schema
