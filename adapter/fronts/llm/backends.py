@@ -192,7 +192,6 @@ class LlmApi(TrtLlm):
     """TensorRT-LLM's LLM API. Each answer of a stream has the text from the beginning."""
 
     name, title, is_cumulative = "tensorrt_llm_api", "TensorRT-LLM's LLM API", True
-    tells: ClassVar[tuple[str, str]] = Profile.tells
     names: Mapping[str, Sequence[str]] = {
         **{name: (f"sampling_param_{name}",) for name in ("temperature", "top_k", "top_p", "seed")},
         **{name: (f"sampling_param_{name}",) for name in ("frequency_penalty", "presence_penalty")},

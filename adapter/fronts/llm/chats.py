@@ -78,11 +78,9 @@ class Chats:
         if isinstance(template, list):  # several, by name
             defaults = [entry.get("template") for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
             template = next(iter(defaults), None)
-        if not isinstance(template, str):
-            return None, tokens
-        if len(template) > MOST_TEMPLATE:
+        if isinstance(template, str) and len(template) > MOST_TEMPLATE:
             raise InvalidModel(f"the model's chat template has {len(template)} characters; {MOST_TEMPLATE} are the most")
-        return template, tokens
+        return template if isinstance(template, str) else None, tokens
 
     async def _beside(self, model: KnownModel, name: str) -> bytes:
         """Empty: there is none."""

@@ -40,10 +40,6 @@ _REFUSED: Mapping[str, Sequence[Any]] = {
 """Field that cannot be had → values that ask for nothing."""
 
 
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool = False
-
-
 class _Part(msgspec.Struct, tag_field="type", tag="text"):
     text: str
 
@@ -121,7 +117,7 @@ class OpenAi(Lmi):
             is_stream=is_stream,
             has_details=has_details,
             has_prompt_in_text=has_prompt,
-            has_usage=checked("stream_options", _StreamOptions, given.get("stream_options", {})).include_usage,
+            has_usage=checked("stream_options", dict[str, bool | None], given.get("stream_options", {})).get("include_usage") is True,
         )
 
     def answer(self, ends: Sequence[Collector]) -> Any:

@@ -30,7 +30,8 @@ class Inputs:
     def __init__(self, info: ModelInfo, rows: int) -> None:
         self.request = service_pb2.ModelInferRequest(model_name=info.metadata.name)
         self._known = {entry.name: entry for entry in info.metadata.inputs}
-        self._is_batched = info.config.max_batch_size > 0
+        self._batch = int(info.config.max_batch_size > 0)
+        """Dimensions before those of a row."""
         self._rows = rows
 
     def first(self, *names: str) -> str | None:
@@ -51,14 +52,12 @@ class Inputs:
             BadParameter: the model's type cannot have such a value, or its shape not that number of values.
         """
         entry = self._known[name]
-        dimensions = list(entry.shape)[1:] if self._is_batched else list(entry.shape)
+        dimensions = entry.shape[self._batch :]
         values = list(value) if isinstance(value, list | tuple) else [value]
         count = 1 if rows else len(values)
         if len(dimensions) == 1 and dimensions[0] not in (-1, count):
             raise BadParameter(parameter or name, f"the model takes {dimensions[0]}, not {count}")
-        shape = [1] * (len(dimensions) - 1) + [count]
-        if self._is_batched:
-            shape = [self._rows, *shape]
+        shape = [self._rows] * self._batch + [1] * (len(dimensions) - 1) + [count]
         elements = values if rows else values * self._rows
         if entry.datatype != "BOOL":
             elements = [int(value) if isinstance(value, bool) else value for value in elements]
