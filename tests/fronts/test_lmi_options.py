@@ -69,6 +69,7 @@ def test_a_bad_option_is_named_and_fails_that_model_alone(models: FrontsPod) -> 
     answer = two(models.llm, "bad")
     text = "serving.properties: option.output_formatter: 'xml' is none of auto, json, jsonlines, sse"
     assert (answer.status, answer.json) == (424, {"error": text, "code": 424})
+    assert models.sagemaker("POST", "/models/bad/invoke", {"inputs": "a"}).json == answer.json
 
 
 def test_another_file_counts_from_the_next_load_on(models: FrontsPod) -> None:

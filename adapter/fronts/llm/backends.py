@@ -7,7 +7,6 @@ Which backend a model has is told by its inputs.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,6 +18,12 @@ from adapter.inference import ModelInfo, Parameter, set_parameters
 
 PROMPT, TEXT = "text_input", "text_output"
 """The input and the output that every language model has."""
+_EXCLUDES = ("exclude_input_in_output", "sampling_param_exclude_input_from_output")
+"""Inputs by which a backend is asked not to repeat the prompt."""
+_NEVER_TOLD = frozenset({"n", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens"})
+"""What they ask for is no part of the answer of a model from text to text: it is one text."""
+_INPUTS_ALONE = frozenset({"best_of", "num_beams", "grammar"})
+"""Such a model says by an input that it can do these: a parameter of the request could be ignored without a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +52,31 @@ class Piece:
     """Of this answer alone."""
 
 
-class Profile(ABC):
-    """One kind of backend."""
+class Profile:
+    """
+    One kind of backend; here any model from text to text. The others differ in parts.
 
-    name: ClassVar[str]
-    title: ClassVar[str]
+    A parameter is an input of that name, where there is one, else most are one of the request. Source: Triton's generate extension,
+    parameters of a request.
+    """
+
+    name: ClassVar[str] = "text"
+    title: ClassVar[str] = "text"
     """Of errors."""
     counts_in_streams: ClassVar[bool] = True
     """Each answer of a stream tells its own number of tokens."""
     is_cumulative: ClassVar[bool] = False
     """Each answer has the text from the beginning."""
-    levels: ClassVar[Mapping[str, str]] = {}
-    """Input by which it is asked for tokens → what it tells of them."""
-    excludes: ClassVar[str] = ""
-    """Input by which it is asked not to repeat the prompt."""
+    tells: ClassVar[tuple[str, str]] = ("", "text")
+    """Input by which it is asked for tokens, and what it tells of them then."""
 
     def level(self, info: ModelInfo) -> str:
         """What it tells of tokens: `ids` (and log probabilities), `log_probs`, or `text`."""
-        return next((level for name, level in self.levels.items() if takes(info, name)), "text")
+        return self.tells[1] if takes(info, self.tells[0]) else "text"
 
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """Whether its text may begin with the prompt."""
-        return not takes(info, self.excludes)
+        return not any(takes(info, name) for name in _EXCLUDES)
 
     def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes) -> Any:
         """
@@ -80,88 +88,57 @@ class Profile(ABC):
         inputs = Inputs(info, len(prompts))
         inputs.put(PROMPT, prompts, rows=True)
         self.fill(inputs, wishes)
+        flags = {
+            **dict.fromkeys(("stream", "streaming"), wishes.is_stream),
+            **dict.fromkeys((*_EXCLUDES, "return_finish_reason", "return_stop_reason", "return_num_input_tokens"), True),
+            **dict.fromkeys(("return_logprobs", "return_log_probs"), wishes.has_details),
+            "return_num_output_tokens": self.counts_in_streams or not wishes.is_stream,
+        }
+        for name, value in flags.items():  # that backends have for what answers tell: the model takes some of them
+            if takes(info, name):
+                inputs.put(name, value)
         return inputs.request
 
-    @abstractmethod
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
-        """Put all but the prompts. Raises BadParameter."""
-
-    def ask(self, inputs: Inputs, wishes: Wishes) -> None:
-        """Put what decides what the answers tell, by the names that backends have for it: the model takes some of them."""
-        inputs.put_flags(
-            stream=bool(wishes.is_stream),
-            streaming=bool(wishes.is_stream),
-            exclude_input_in_output=True,
-            sampling_param_exclude_input_from_output=True,
-            return_finish_reason=True,
-            return_stop_reason=True,
-            return_logprobs=wishes.has_details,
-            return_log_probs=wishes.has_details,
-            return_num_input_tokens=True,
-            return_num_output_tokens=self.counts_in_streams or not wishes.is_stream,
-        )
+        """Put what the caller has asked for, but the prompts. Raises BadParameter."""
+        parameters: dict[str, Parameter] = {}
+        for name, value in {"max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
+            is_input = inputs.first(name) is not None
+            if value and (name in _NEVER_TOLD or (name in _INPUTS_ALONE and not is_input)):
+                raise self.lacking(name)
+            if is_input:
+                inputs.put(name, value)
+            else:
+                parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
+        set_parameters(inputs.request, parameters)
 
     def piece(self, outputs: Outputs, row: int, rows: int) -> Piece:
         """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
         found = Row(outputs, row, rows)
         return Piece(
             text=found.text(TEXT),
-            tokens=self.tokens(found),
-            reason=found.word("finish_reason"),
-            stop=found.word("stop_reason") or ("" if found.raw("stop_reason") is not None else None),
+            tokens=_tokens(found),
+            reason=found.word("finish_reason") or None,
+            stop=found.word("stop_reason"),
             prompt_tokens=found.count("num_input_tokens"),
             output_tokens=found.count("num_output_tokens"),
         )
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """Of an answer; None: it does not tell."""
-        return None
 
     def lacking(self, name: str) -> BadParameter:
         """Of a parameter that makes sense, but not to this backend."""
         return BadParameter(name, f"this model cannot do that; its backend is {self.title}")
 
 
-class PlainText(Profile):
-    """
-    Any other model from text to text. A parameter is an input of that name, where there is one, else most are one of the request.
-
-    Source: Triton's generate extension, parameters of a request.
-    """
-
-    name = title = "text"
-    never_told = frozenset({"n", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens"})
-    """What they ask for is no part of such a model's answer: it is one text."""
-    inputs_alone = frozenset({"best_of", "num_beams", "grammar"})
-    """A model that can do these says so by an input: a parameter of the request could be ignored without a sign."""
-
-    def fill(self, inputs: Inputs, wishes: Wishes) -> None:
-        """As `Profile`."""
-        parameters: dict[str, Parameter] = {}
-        for name, value in {"max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
-            entry = inputs.first(name, "max_tokens") if name == "max_new_tokens" else inputs.first(name)
-            if value and (name in self.never_told or (name in self.inputs_alone and entry is None)):
-                raise self.lacking(name)
-            if entry is not None:
-                inputs.put(entry, value if isinstance(value, list) else [value], parameter=name)
-            else:
-                parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
-        set_parameters(inputs.request, parameters)
-        inputs.put_flags(stream=bool(wishes.is_stream))
-
-
 class Vllm(Profile):
     """The vLLM backend. Source of names and shapes: its `src/utils/request.py`."""
 
-    name, title, excludes = "vllm", "vLLM", "exclude_input_in_output"
-    levels: ClassVar[Mapping[str, str]] = {"return_logprobs": "ids"}
+    name, title, tells = "vllm", "vLLM", ("return_logprobs", "ids")
     names: Mapping[str, str] = {
-        "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
-        "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "ignore_eos_token": "ignore_eos",
-        "min_length": "min_tokens", "bad_sequences": "bad_words", "stop_token_ids": "stop_token_ids",
-        "include_stop_str_in_output": "include_stop_str_in_output", "skip_special_tokens": "skip_special_tokens",
-        "spaces_between_special_tokens": "spaces_between_special_tokens", "truncate": "truncate_prompt_tokens", "adapter_id": "lora_name",
-        "stop_sequences": "stop", "seed": "seed", "logprobs": "logprobs",
+        **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "seed", "logprobs", "stop_token_ids")},
+        **{name: name for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")},
+        **{name: name for name in ("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens")},
+        "ignore_eos_token": "ignore_eos", "min_length": "min_tokens", "bad_sequences": "bad_words", "stop_sequences": "stop",
+        "truncate": "truncate_prompt_tokens", "adapter_id": "lora_name",
     }  # fmt: skip
     """LMI's name → vLLM's, in `SamplingParams`."""
 
@@ -178,17 +155,7 @@ class Vllm(Profile):
             sampling[self.names[name]] = value
         if wishes.has_details:
             sampling.setdefault("logprobs", 0)  # of the token itself, and of no other
-        inputs.put("sampling_parameters", [json.dumps(sampling)])
-        self.ask(inputs, wishes)
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
-        try:
-            rows = json.loads(found.raw("logprobs") or b"null")
-            entries = [next(iter(row.items())) for row in rows or ()]
-            return None if rows is None else [_token(int(key), entry) for key, entry in entries]
-        except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
-            return None
+        inputs.put("sampling_parameters", json.dumps(sampling))
 
 
 class TrtLlm(Profile):
@@ -198,16 +165,13 @@ class TrtLlm(Profile):
     Source of names and shapes, as of the LLM API's: `all_models/inflight_batcher_llm` and `all_models/llmapi` of TensorRT-LLM's backend.
     """
 
-    name, title, excludes = "tensorrt_llm", "TensorRT-LLM", "exclude_input_in_output"
+    name, title, tells = "tensorrt_llm", "TensorRT-LLM", ("return_log_probs", "log_probs")
     counts_in_streams: ClassVar[bool] = False
-    levels: ClassVar[Mapping[str, str]] = {"return_log_probs": "log_probs"}
-    most = "max_tokens"
     names: Mapping[str, Sequence[str]] = {
-        "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
-        "repetition_penalty": ("repetition_penalty",), "presence_penalty": ("presence_penalty",),
-        "frequency_penalty": ("frequency_penalty",), "length_penalty": ("length_penalty", "len_penalty"),
-        "min_length": ("min_length", "min_tokens"), "bad_sequences": ("bad_words",), "seed": ("seed", "random_seed"),
-        "stop_sequences": ("stop_words",),
+        **{name: (name,) for name in ("temperature", "top_k", "top_p", "min_p")},
+        **{name: (name,) for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")},
+        "length_penalty": ("length_penalty", "len_penalty"), "min_length": ("min_length", "min_tokens"), "seed": ("seed", "random_seed"),
+        "bad_sequences": ("bad_words",), "stop_sequences": ("stop_words",), "max_new_tokens": ("max_tokens",),
     }  # fmt: skip
     """LMI's name → inputs, of which the model has one."""
     defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}
@@ -215,35 +179,24 @@ class TrtLlm(Profile):
 
     def fill(self, inputs: Inputs, wishes: Wishes) -> None:
         """As `Profile`."""
-        inputs.put(self.most, [wishes.max_new_tokens], parameter="max_new_tokens")
-        for name, value in wishes.given.items():
+        own = {"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]
+        for name, value in {**own, "max_new_tokens": wishes.max_new_tokens, **wishes.given}.items():
             found = inputs.first(*self.names.get(name, ()))
-            if found is None:
+            if found is not None:
+                inputs.put(found, value, parameter=name)
+            elif name in wishes.given:
                 raise self.lacking(name)
-            inputs.put(found, value if isinstance(value, list) else [value], parameter=name)
-        for name, value in ({"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]).items():
-            if name not in wishes.given and (found := inputs.first(*self.names[name])):
-                inputs.put(found, [value])
-        self.ask(inputs, wishes)
-
-    def tokens(self, found: Row) -> Sequence[Token] | None:
-        """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
-        values = found.numbers("output_log_probs") if found.rows == 1 else []
-        return [Token(None, None, _finite(value)) for value in values] if any(values) else None
 
 
 class LlmApi(TrtLlm):
     """TensorRT-LLM's LLM API. Each answer of a stream has the text from the beginning."""
 
     name, title, is_cumulative = "tensorrt_llm_api", "TensorRT-LLM's LLM API", True
-    excludes, most = "sampling_param_exclude_input_from_output", "sampling_param_max_tokens"
-    levels: ClassVar[Mapping[str, str]] = {}
     names: Mapping[str, Sequence[str]] = {
-        "stop_sequences": ("sampling_param_stop",),
-        **{
-            name: (f"sampling_param_{name}",) for name in ("temperature", "top_k", "top_p", "seed", "frequency_penalty", "presence_penalty")
-        },
-    }
+        **{name: (f"sampling_param_{name}",) for name in ("temperature", "top_k", "top_p", "seed")},
+        **{name: (f"sampling_param_{name}",) for name in ("frequency_penalty", "presence_penalty")},
+        "stop_sequences": ("sampling_param_stop",), "max_new_tokens": ("sampling_param_max_tokens",),
+    }  # fmt: skip
     defaults: Mapping[bool, Mapping[str, float]] = {False: {}, True: {}}
 
 
@@ -258,9 +211,9 @@ def profile_of(info: ModelInfo) -> Profile:
         raise HttpError(400, f"the model {info.metadata.name!r} is no language model: it has no {PROMPT} and {TEXT}")
     if takes(info, "sampling_parameters"):
         return Vllm()
-    if takes(info, LlmApi.most):
+    if takes(info, "sampling_param_max_tokens"):
         return LlmApi()
-    return TrtLlm() if takes(info, TrtLlm.most) else PlainText()
+    return TrtLlm() if takes(info, "max_tokens") else Profile()
 
 
 def takes(info: ModelInfo, name: str) -> bool:
@@ -268,8 +221,25 @@ def takes(info: ModelInfo, name: str) -> bool:
     return any(entry.name == name for entry in info.metadata.inputs)
 
 
-def _token(number: int, entry: Mapping[str, Any]) -> Token:
-    text = entry.get("decoded_token")
+def _tokens(found: Row) -> Sequence[Token] | None:
+    """
+    Of an answer; None: it does not tell.
+
+    TensorRT-LLM tells log probabilities; all of them zero are a buffer that was never filled. vLLM has a list of
+    `{id: {logprob, decoded_token, …}}`, `null`, or no such list; the sampled token comes first.
+    """
+    values = found.numbers("output_log_probs") if found.rows == 1 else []
+    if any(values):
+        return [Token(None, None, _finite(value)) for value in values]
+    try:
+        rows = json.loads(found.raw("logprobs") or b"null")
+        return None if rows is None else [_token(*next(iter(row.items()))) for row in rows]
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
+        return None
+
+
+def _token(key: str, entry: Mapping[str, Any]) -> Token:
+    number, text = int(key), entry.get("decoded_token")
     return Token(number if 0 <= number <= MOST else None, text if isinstance(text, str) else None, _finite(entry["logprob"]))
 
 

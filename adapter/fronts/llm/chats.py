@@ -62,33 +62,32 @@ class Chats:
             raise InvalidModel("the model's chat template takes too much memory, or its prompt is too long") from ended
         if error:
             raise HttpError(400, f"the model's chat template refuses these messages: {error.decode('utf-8', 'replace')}")
-        return text.decode("utf-8", "replace").removeprefix(tokens.get("bos_token", "") or "\0")
+        return text.decode("utf-8", "replace").removeprefix(tokens["bos_token"])
 
     async def _template(self, model: KnownModel) -> tuple[str | None, Mapping[str, str]]:
         """The template, and the special tokens that it may name."""
         config: Any = {}
-        if (content := await self._beside(model, TOKENIZER_FILE)) is not None:
-            with suppress(ValueError):
-                config = await off_loop_if_large(len(content), partial(json.loads, content))
+        content = await self._beside(model, TOKENIZER_FILE)
+        with suppress(ValueError):
+            config = await off_loop_if_large(len(content), partial(json.loads, content))
         config = config if isinstance(config, dict) else {}
         tokens = {name: _text_of(config.get(name)) for name in _TOKENS}
         template = config.get("chat_template")
-        if (content := await self._beside(model, CHAT_TEMPLATE_FILE)) is not None:
+        if content := await self._beside(model, CHAT_TEMPLATE_FILE):
             template = content.decode("utf-8", "replace")
         if isinstance(template, list):  # several, by name
             defaults = [entry.get("template") for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
-            template = defaults[0] if defaults else None
-        if not isinstance(template, str):
-            return None, tokens
-        if len(template) > MOST_TEMPLATE:
+            template = next(iter(defaults), None)
+        if isinstance(template, str) and len(template) > MOST_TEMPLATE:
             raise InvalidModel(f"the model's chat template has {len(template)} characters; {MOST_TEMPLATE} are the most")
-        return template, tokens
+        return template if isinstance(template, str) else None, tokens
 
-    async def _beside(self, model: KnownModel, name: str) -> bytes | None:
+    async def _beside(self, model: KnownModel, name: str) -> bytes:
+        """Empty: there is none."""
         for path in CHAT_PATHS[name]:
             if (content := await self._file_of(model, path, MOST_BYTES)) is not None:
                 return content
-        return None
+        return b""
 
 
 def _text_of(token: Any) -> str:

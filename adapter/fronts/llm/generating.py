@@ -1,7 +1,7 @@
 """
 Generations under way: a request to the model, its answers as they come, tokens out of them.
 
-Leaving one early cancels it in the model. Generations do not wait for each other: each is a call of its own.
+Leaving one early cancels it in the model. Each is a call of its own; those of one stream go on in step.
 
 One line of a stream is one token. Where an answer holds several and their own texts do not join to its text (a character may be split
 among tokens), the last of them has all of it. Nothing is invented: what the backend did not tell is None.
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -45,8 +45,7 @@ class Collector:
         """As the backend told them: unlike the text, they have what has stopped it."""
         self._counts: list[Any] = []
         """Tokens of each answer that tells, or has a text; None: it does not tell."""
-        self._reason: str | None = None
-        self._stop: str | None = None
+        self._last = Piece(text=b"")
 
     def take(self, piece: Piece, *, is_final: bool) -> Sequence[Token]:
         """The tokens of one answer; their texts are what the caller is to see."""
@@ -56,8 +55,7 @@ class Collector:
         count = piece.output_tokens if piece.output_tokens is not None else None if piece.tokens is None else len(piece.tokens)
         if count is not None or text:
             self._counts.append(count)
-        self._reason = piece.reason or self._reason
-        self._stop = piece.stop if piece.stop is not None else self._stop
+        self._last = piece
         self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
         self._told += piece.tokens or ()
         self._texts.append(text)
@@ -94,12 +92,11 @@ class Collector:
 
         A count that equals the limit is that; one below it is the end-of-sequence token, where nothing else was asked to stop it.
         """
-        if self._reason == "length":
-            return "length"
-        if self._reason == "stop":
+        reason = self._last.reason
+        if reason == "stop":
             return self._why_stopped()
-        if self._reason is not None or self.generated_tokens is None:
-            return None
+        if reason is not None or self.generated_tokens is None:
+            return "length" if reason == "length" else None
         if self.generated_tokens >= self.wishes.max_new_tokens:
             return "length"
         return None if self._has_stops else "eos_token"
@@ -110,8 +107,8 @@ class Collector:
 
     def _why_stopped(self) -> str | None:
         """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its tokens show it."""
-        if self._stop is not None:
-            return "stop_sequence" if self._stop else "eos_token"
+        if self._last.stop is not None:
+            return "stop_sequence" if self._last.stop else "eos_token"
         if not self._has_stops:
             return "eos_token"
         if not self._told or self._told[-1].id is None:
@@ -130,26 +127,28 @@ def _with_texts(tokens: Sequence[Token] | None, text: str) -> Sequence[Token]:
 
 
 T = TypeVar("T")
-Lines = AsyncGenerator[tuple[Token, Collector | None], None]
-"""Tokens of one generation; the last one has its end."""
-Rows = Sequence[tuple[Sequence[Token], Collector]]
-"""Of each prompt: its next tokens, and all that it has by now."""
+Next = tuple[Token, Collector | None]
+"""A token; the last one of a generation has its end."""
+Step = Mapping[int, Next]
+"""The next token of each prompt that is answered now, by its number."""
 AT_ONCE = 8
 """Generations of one request that run at a time, where its model takes one prompt a request."""
 
 
-async def _steps(inference: TritonInference, info: ModelInfo, wishes: Wishes, prompts: Sequence[str]) -> AsyncGenerator[Rows, None]:
+async def tokens_of(inference: TritonInference, info: ModelInfo, wishes: Wishes, prompts: Sequence[str]) -> AsyncGenerator[Next, None]:
     """
-    What each answer brings; after the last one, or without any, once more nothing. Leaving it cancels the generation.
+    The answers to prompts that go together, several only to a model that is not decoupled. Leaving it cancels the generation.
+
+    They end as soon as the backend has told why: its last answer may be empty, come long after that, or fail then.
 
     Raises:
         HttpError: 400: this model cannot be asked so.
         InferenceFailed: it cannot be asked, or has failed.
     """
     profile = profile_of(info)
-    is_stream = info.is_decoupled and (bool(wishes.is_stream) or wishes.has_details)  # only a stream shows the text of each token
+    is_stream = info.is_decoupled and (wishes.is_stream or wishes.has_details)  # only a stream shows the text of each token
     keeps_tokens = wishes.has_details and not wishes.is_stream and (is_stream or profile.level(info) != "text")
-    has_details = wishes.has_details or (bool(wishes.is_stream) and not wishes.is_dynamic)
+    has_details = wishes.has_details or (wishes.is_stream and not wishes.is_dynamic)
     request = profile.request(info, prompts, replace(wishes, is_stream=is_stream, has_details=has_details))
     form = {"is_cumulative": profile.is_cumulative, "repeats_prompt": profile.repeats_prompt(info), "keeps_tokens": keeps_tokens}
     collectors = [Collector(prompt, wishes, **form) for prompt in prompts]
@@ -157,60 +156,51 @@ async def _steps(inference: TritonInference, info: ModelInfo, wishes: Wishes, pr
         async for answer in answers:
             pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
             outputs = {output.name: (output.datatype, data) for output, data in pairs}
-            found: list[tuple[Sequence[Token], Collector]] = []
             for row, collector in enumerate(collectors):
-                tokens: Sequence[Token] = ()
-                if not collector.is_over:
-                    piece = profile.piece(outputs, row, len(collectors)) if outputs else Piece(text=b"")
-                    tokens = collector.take(piece, is_final=is_final(answer))
-                found.append((tokens, collector))
-            yield found
-    yield [((), collector) for collector in collectors]
+                piece = profile.piece(outputs, row, len(collectors)) if outputs else Piece(text=b"")
+                tokens = collector.take(piece, is_final=is_final(answer))
+                if collector.is_over and not tokens:
+                    tokens = [Token(None, "", None)]
+                for token in tokens:
+                    yield token, collector if collector.is_over and token is tokens[-1] else None
+            if collector.is_over:
+                return
 
 
-async def lines_of(inference: TritonInference, info: ModelInfo, wishes: Wishes, prompt: str) -> Lines:
+async def ends_of(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> Sequence[Collector]:
     """
-    The tokens of a generation of one prompt, which begins when the first of them is wanted. Raises as `_steps`.
-
-    They end as soon as the backend has told why it ended: its last answer may be empty, come long after that, or fail then.
-    """
-    async with aclosing(_steps(inference, info, wishes, [prompt])) as steps:
-        async for ((tokens, collector),) in steps:
-            for token in tokens[:-1]:
-                yield token, None
-            if tokens and not collector.is_over:
-                yield tokens[-1], None
-            elif collector.is_over:
-                break
-    yield tokens[-1] if tokens else Token(None, "", None), collector
-
-
-async def texts(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> Sequence[Collector]:
-    """
-    The answers to all prompts, in their order; one failure fails them all, and cancels the others.
+    The answers to all prompts, in their order; one failure fails them all, and cancels the others. Raises as `tokens_of`.
 
     Prompts go together as far as the model batches, else beside each other, `AT_ONCE` of them.
-
-    Raises:
-        HttpError, InferenceFailed: as `_steps`.
     """
-    most = max(info.config.max_batch_size, 1) if not info.is_decoupled else 1
+    most = 1 if info.is_decoupled else max(info.config.max_batch_size, 1)
     places = asyncio.Semaphore(AT_ONCE)
 
     async def ends(prompts: Sequence[str]) -> Sequence[Collector]:
-        async with places, aclosing(_steps(inference, info, wishes, prompts)) as steps:
-            async for rows in steps:
-                found = [collector for _, collector in rows]
-        return found
+        async with places, aclosing(tokens_of(inference, info, wishes, prompts)) as tokens:
+            return [end async for _, end in tokens if end is not None]
 
     parts = await all_of(ends(wishes.prompts[start : start + most]) for start in range(0, len(wishes.prompts), most))
     return [end for part in parts for end in part]
 
 
-def total(counts: Iterable[int | None]) -> int | None:
-    """Of all; None: one is not known."""
-    known = list(counts)
-    return None if None in known else sum(filter(None, known))
+async def steps(inference: TritonInference, info: ModelInfo, wishes: Wishes) -> AsyncGenerator[Step, None]:
+    """The tokens of all prompts in step, of `AT_ONCE` prompts until these have ended. Raises as `tokens_of`."""
+    for start in range(0, len(wishes.prompts), AT_ONCE):
+        async with AsyncExitStack() as stack:
+            running: dict[int, AsyncGenerator[Next, None]] = {}
+            for number, prompt in enumerate(wishes.prompts[start : start + AT_ONCE], start):
+                running[number] = await stack.enter_async_context(aclosing(tokens_of(inference, info, wishes, [prompt])))
+            while running:
+                step = dict(zip(running, await all_of(map(anext, running.values())), strict=True))
+                yield step
+                running = {number: running[number] for number, (_, end) in step.items() if end is None}
+
+
+def totals(ends: Sequence[Collector], choices: int = 1) -> Sequence[int | None]:
+    """Tokens of the prompts, each of which has that number of choices, and of the texts. None: one is not known."""
+    counts = [end.prompt_tokens for end in ends[::choices]], [end.generated_tokens for end in ends]
+    return [None if None in known else sum(filter(None, known)) for known in counts]
 
 
 async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:
@@ -218,28 +208,11 @@ async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)
-    finally:
+    except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def merged(sources: Sequence[Lines]) -> AsyncGenerator[tuple[int, Token, Collector | None], None]:
-    """The tokens of all, each as soon as it is there, with the number of its source. Raises what the first one raises."""
-    waiting = {asyncio.ensure_future(anext(source)): number for number, source in enumerate(sources)}
-    try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                number = waiting.pop(task)
-                with suppress(StopAsyncIteration):
-                    token, end = task.result()
-                    waiting[asyncio.ensure_future(anext(sources[number]))] = number
-                    yield number, token, end
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        raise
 
 
 async def _whole(inference: TritonInference, request: Any) -> AsyncGenerator[Any, None]:

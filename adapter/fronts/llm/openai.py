@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -19,10 +18,9 @@ import orjson
 
 from adapter.fronts.failures import HttpError, parsed
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, merged, total
+from adapter.fronts.llm.generating import AT_ONCE, Collector, Step, totals
 from adapter.fronts.llm.parameters import MOST_PROMPTS, TEXT, BadParameter, Wishes, checked, integer, wishes_of
-from adapter.fronts.llm.schemas import SSE, Dynamic, Fault, Lmi, Values
-from adapter.inference import Failure
+from adapter.fronts.llm.schemas import SSE, Dynamic, Fault, Lmi
 
 DEFAULT_TOKENS = {False: 16, True: 512}
 """`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which is not known here."""
@@ -40,11 +38,6 @@ _REFUSED: Mapping[str, Sequence[Any]] = {
     "prediction": (), "web_search_options": (), "best_of": (1,), "guided_json": (), "guided_regex": (), "guided_choice": (),
 }  # fmt: skip
 """Field that cannot be had → values that ask for nothing."""
-_TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool = False
 
 
 class _Part(msgspec.Struct, tag_field="type", tag="text"):
@@ -63,19 +56,6 @@ _PROMPTS = Annotated[list[TEXT], msgspec.Meta(min_length=1)]
 _MESSAGES = Annotated[list[_Message], msgspec.Meta(min_length=1)]
 
 
-def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
-    parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[is_chat]}
-    parameters |= {name: given[field] for field, name in _NAMES.items() if field in given}
-    if parameters["temperature"] != 0:
-        parameters["do_sample"] = True
-    log_probs = given.get("logprobs", False)
-    if log_probs not in ((True, False) if is_chat else (0,)) or (not is_chat and isinstance(log_probs, bool) and log_probs):
-        raise BadParameter("logprobs", "must be true or false" if is_chat else "must be 0: of the tokens that were chosen")
-    parameters["details"] = log_probs is True if is_chat else "logprobs" in given
-    parameters["return_full_text"] = given.get("echo", False)
-    return wishes_of(parameters, is_tgi=False)
-
-
 def _messages(value: Any) -> bytes:
     """As JSON, with one text each; other texts may be for the template."""
     found = []
@@ -86,31 +66,37 @@ def _messages(value: Any) -> bytes:
     return orjson.dumps(found)
 
 
+@dataclass(kw_only=True)
 class OpenAi(Lmi):
     """Completions, or chat completions: the answers to one request."""
 
-    content_type: ClassVar[str] = SSE
     end: ClassVar[bytes] = b"data: [DONE]\n\n"
-    bad = bad_model = 400
-    failures: ClassVar[Mapping[Failure, int]] = {}
-
-    def __init__(self, *, is_chat: bool) -> None:
-        self.is_chat = is_chat
-        self._kind = "chat.completion" if is_chat else "text_completion"
-        self._same = {"id": f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}", "created": int(time.time())}
+    statuses: ClassVar[Mapping[int, int]] = {}
+    content_type: str = SSE
+    is_chat: bool
+    head: Mapping[str, Any] = field(default_factory=dict)
+    """Of each answer to this request."""
+    ends: dict[int, Collector | None] = field(default_factory=dict)
+    """Of each choice of a stream that has begun."""
 
     def read(self, value: Any) -> Wishes:
         """Of a parsed body. Raises HttpError; BadParameter."""
         if not isinstance(value, dict):
             raise HttpError(400, "the body must be a JSON object")
         given = {name: entry for name, entry in value.items() if entry is not None}
-        for field, neutral in _REFUSED.items():
-            if field in given and given[field] not in neutral:
-                raise BadParameter(field, "this server cannot do that")
-        wishes = _wishes(given, is_chat=self.is_chat)
-        is_stream = checked("stream", bool, given.get("stream", False))
-        if checked("echo", bool, given.get("echo", False)) and self.is_chat:
+        self.model = name if isinstance(name := given.get("model"), str) else ""
+        for name, neutral in _REFUSED.items():
+            if name in given and given[name] not in neutral:
+                raise BadParameter(name, "this server cannot do that")
+        parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[self.is_chat]}
+        parameters |= {lmis: given[name] for name, lmis in _NAMES.items() if name in given}
+        has_details = checked("logprobs", bool, given.get("logprobs", False)) if self.is_chat else "logprobs" in given
+        if not self.is_chat and given.get("logprobs", 0) != 0:
+            raise BadParameter("logprobs", "must be 0: of the tokens that were chosen")
+        is_stream, has_prompt = (checked(name, bool, given.get(name, False)) for name in ("stream", "echo"))
+        if has_prompt and self.is_chat:
             raise BadParameter("echo", "is of completions")
+        wishes = wishes_of({**parameters, "do_sample": parameters["temperature"] != 0}, is_tgi=False)
         choices = checked("n", integer(1, MOST_PROMPTS), given.get("n", 1))
         if choices > 1 and "seed" in wishes.given:
             raise BadParameter("n", "with a seed all choices would be equal")
@@ -120,50 +106,44 @@ class OpenAi(Lmi):
             raise BadParameter("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
         if is_stream and max(len(prompts), 1) * choices > AT_ONCE:
             raise BadParameter("n" if choices > 1 else "prompt", f"a stream has at most {AT_ONCE} choices")
-        options = checked("stream_options", _StreamOptions, given.get("stream_options", {}))
+        kind, short = ("chat.completion", "chatcmpl") if self.is_chat else ("text_completion", "cmpl")
+        kind += ".chunk" if self.is_chat and is_stream else ""
+        self.head = {"id": f"{short}-{uuid.uuid4().hex}", "created": int(time.time()), "object": kind}
         return replace(
             wishes,
             prompts=[prompt for prompt in prompts for _ in range(choices)],
             messages=_messages(given.get("messages")) if self.is_chat else b"",
             choices=choices,
             is_stream=is_stream,
-            has_usage=options.include_usage,
+            has_details=has_details,
+            has_prompt_in_text=has_prompt,
+            has_usage=checked("stream_options", dict[str, bool | None], given.get("stream_options", {})).get("include_usage") is True,
         )
 
     def answer(self, ends: Sequence[Collector]) -> Any:
         """As `Lmi`: a choice each, those of one prompt beside each other."""
-        choices = [
-            {
-                "index": index,
-                **({"message": {"role": "assistant", "content": end.text, "refusal": None}} if self.is_chat else {"text": end.text}),
-                "logprobs": self._log_probs(end.tokens or ()) if end.wishes.has_details else None,
-                "finish_reason": _reason(end),
-            }
-            for index, end in enumerate(ends)
-        ]
-        return {**self._same, "model": self.model, "object": self._kind, "choices": choices, "usage": self._usage(ends)}
+        choices = []
+        for index, end in enumerate(ends):
+            said = {"message": {"role": "assistant", "content": end.text, "refusal": None}} if self.is_chat else {"text": end.text}
+            choices.append(self._choice(index, said, end.tokens or (), end))
+        return {**self.head, "model": self.model, "choices": choices, "usage": self._usage(ends)}
 
-    async def stream(self, lines: Sequence[Lines]) -> Values:
-        """As `Lmi`: pieces of choices, each as soon as it is there."""
-        ends: list[Collector | None] = [None] * len(lines)
-        begun: set[int] = set()
-        async with aclosing(merged(lines)) as tokens:
-            async for index, token, end in tokens:
-                if index not in begun:
-                    begun.add(index)
-                    if self.is_chat:
-                        yield self._piece(index, delta={"role": "assistant", "content": ""})
-                    elif self.wishes.has_prompt_in_text:
-                        yield self._piece(index, text=self.wishes.prompts[index])
-                if token.text:
-                    said: dict[str, Any] = {"delta": {"content": token.text}} if self.is_chat else {"text": token.text}
-                    yield self._piece(index, **said, logprobs=self._log_probs([token]) if self.wishes.has_details else None)
-                if end is not None:
-                    ends[index] = end
-                    said = {"delta": {}} if self.is_chat else {"text": ""}
-                    yield self._piece(index, **said, finish_reason=_reason(end))
-        if self.wishes.has_usage:
-            yield {**self._chunk([]), "usage": self._usage([end for end in ends if end is not None])}
+    def values(self, step: Step) -> Iterator[Mapping[str, Any]]:
+        """As `Lmi`: pieces of choices."""
+        for index, (token, end) in step.items():
+            is_first = index not in self.ends
+            self.ends[index] = end
+            if is_first and self.is_chat:
+                yield self._piece(index, {"delta": {"role": "assistant", "content": ""}})
+            elif is_first and self.wishes.has_prompt_in_text:
+                yield self._piece(index, {"text": self.wishes.prompts[index]})
+            if token.text:
+                yield self._piece(index, {"delta": {"content": token.text}} if self.is_chat else {"text": token.text}, [token])
+            if end is not None:
+                yield self._piece(index, {"delta": {}} if self.is_chat else {"text": ""}, (), end)
+        ends = [end for end in self.ends.values() if end is not None]
+        if self.wishes.has_usage and len(ends) == len(self.wishes.prompts):
+            yield {**self.head, "model": self.model, "choices": [], "usage": self._usage(ends)}
 
     def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`; the text names a field as its caller does."""
@@ -174,24 +154,24 @@ class OpenAi(Lmi):
 
     broken = failed
 
-    def _piece(self, index: int, **said: Any) -> dict[str, Any]:
-        return self._chunk([{"index": index, "finish_reason": None, "logprobs": None, **said}])
-
-    def _chunk(self, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        kind = f"{self._kind}.chunk" if self.is_chat else self._kind
+    def _piece(self, *choice: Any) -> Mapping[str, Any]:
         usage = {"usage": None} if self.wishes.has_usage else {}
-        return {**self._same, "model": self.model, "object": kind, "choices": choices, **usage}
+        return {**self.head, "model": self.model, "choices": [self._choice(*choice)], **usage}
+
+    def _choice(self, index: int, said: Mapping[str, Any], tokens: Sequence[Token] = (), end: Collector | None = None) -> Mapping[str, Any]:
+        """OpenAI has two reasons: what has not reached its limit has come to its end."""
+        reason = None if end is None else "length" if end.finish_reason == "length" else "stop"
+        return {"index": index, **said, "logprobs": self._log_probs(tokens), "finish_reason": reason}
 
     def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
         """None: the backend does not tell. The choices of one prompt have read it once."""
-        prompt = total(end.prompt_tokens for end in ends[:: self.wishes.choices])
-        completion = total(end.generated_tokens for end in ends)
+        prompt, completion = totals(ends, self.wishes.choices)
         if prompt is None or completion is None:
             return None
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:
-        if not tokens:
+        if not tokens or not self.wishes.has_details:
             return None
         texts, values = [token.text or "" for token in tokens], [token.log_prob for token in tokens]
         if self.is_chat:
@@ -203,14 +183,9 @@ class OpenAi(Lmi):
         return {"tokens": texts, "token_logprobs": values, "top_logprobs": None, "text_offset": None}
 
 
-def _reason(end: Collector) -> str:
-    """OpenAI has two: what has not reached its limit has come to its end."""
-    return "length" if end.finish_reason == "length" else "stop"
-
-
 def error_body(status: int, text: str, field: str | None = None, code: str | None = None) -> Mapping[str, Any]:
     """An error as OpenAI writes it."""
-    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    kind = "permission_error" if status == 403 else "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": text, "type": kind, "param": field, "code": code}}
 
 
@@ -235,16 +210,12 @@ def meant(schema: Lmi, body: bytes) -> Lmi:
 
 def understood(schema: Lmi, value: Any) -> Lmi:
     """The same of a parsed body: its form may say another schema than the settings do."""
-    own = schema.own
-    if own is not None and is_openai(value):
+    if schema.is_open and is_openai(value):
         schema = OpenAi(is_chat="messages" in value)
-    elif own is not None and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
-        schema = Dynamic()
-        schema.own = own
-    name = value.get("model") if isinstance(value, dict) else None
-    schema.model = name if isinstance(name, str) else ""
+    elif schema.is_open and not schema.is_tgi and isinstance(value, dict) and isinstance(value.get("inputs"), list):
+        schema = Dynamic(content_type=schema.content_type, streams=schema.streams)
     try:
-        schema.wishes = schema.read(value)
+        schema.wishes = schema.wishes or schema.read(value)
     except HttpError as error:
-        schema.problem = error
+        schema.wishes = error
     return schema

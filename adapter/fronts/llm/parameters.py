@@ -43,7 +43,7 @@ class Rule:
     kind: Any
     """Its type, as msgspec reads it."""
     neutral: Sequence[Any] = ()
-    """Values that ask for nothing."""
+    """Values that ask the backend for nothing."""
     tgi: Any = None
     """Where TGI takes less."""
 
@@ -68,8 +68,8 @@ class Wishes:
     """Of a chat, as JSON: the prompt is made of them."""
     choices: int = 1
     """For each prompt. LMI answers the likeliest; there `n` and `best_of` say it."""
-    is_stream: bool | None = None
-    """Tokens as they come; None: the caller does not say."""
+    is_stream: bool = False
+    """Tokens as they come."""
     has_usage: bool = False
     """A stream has it in its last piece."""
     is_dynamic: bool = False
@@ -95,22 +95,26 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
     given: dict[str, Any] = {name: entries[theirs] for name, theirs in names.items()}
     if isinstance(given.get("stop_sequences"), str):
         given["stop_sequences"] = [given["stop_sequences"]]
-    for name in RULES:
+    for name, rule in RULES.items():
         if name in given:
-            checked(names[name], (is_tgi and RULES[name].tgi) or RULES[name].kind, given[name])
-    most = given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi])
+            checked(names[name], (is_tgi and rule.tgi) or rule.kind, given[name])
+    most = given.pop("max_new_tokens", _DEFAULT_TOKENS[is_tgi])
     if given.get("min_length", 0) > most:
         raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
-    is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
-    unsampled = {names[name] for name in SAMPLED & known.keys() if is_greedy and given[name] != 0}
+    # `do_sample` says it, as in LMI 0.31; with TGI any parameter of sampling does, too
+    is_sampled = given.get("do_sample") or (is_tgi and SAMPLING & known.keys())
+    # at a temperature of 0, or of no probability, nothing is drawn: backends refuse such values, and the best token is what is meant
+    is_greedy = not is_sampled or 0 in (given.get("temperature"), given.get("top_p"))
+    unsampled = SAMPLED & known.keys() if is_greedy else set()
+    ignored = {*(given.keys() - RULES.keys()), *(names[name] for name in unsampled if given[name] != 0)}
     return Wishes(
         max_new_tokens=most,
         is_greedy=is_greedy,
         has_details=given.get("details", False),
         has_prompt_in_text=given.get("return_full_text", False),
-        given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLED)},
-        ignored=sorted(name[:MOST_SHOWN] for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
+        given={name: entry for name, entry in known.items() if name not in unsampled},
+        ignored=sorted(name[:MOST_SHOWN] for name in ignored)[:MOST_SHOWN],
         is_tgi=is_tgi,
     )
 
@@ -125,18 +129,7 @@ def with_sequences(wishes: Wishes) -> Wishes:
         raise BadParameter(name, "needs do_sample and no seed: else all sequences would be equal")
     if wishes.is_stream or found[name] > MOST_PROMPTS:
         raise BadParameter(name, f"is at most {MOST_PROMPTS}, and 1 in a stream")
-    return replace(wishes, prompts=[*wishes.prompts] * found[name], choices=found[name], is_stream=False, has_details=True)
-
-
-def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:
-    """
-    Whether tokens are drawn: `do_sample` says it, as in LMI 0.31; with TGI any parameter of sampling does, too.
-
-    At a temperature of 0, or of no probability, nothing is drawn: backends refuse such values, and the best token is what is meant.
-    """
-    if given.get("temperature") == 0 or given.get("top_p") == 0:
-        return False
-    return bool(given.get("do_sample")) or (is_tgi and any(name in known for name in SAMPLING))
+    return replace(wishes, prompts=[*wishes.prompts] * found[name], choices=found[name], has_details=True)
 
 
 def checked(name: str, kind: Any, value: Any) -> Any:
@@ -164,7 +157,7 @@ TEXT = Annotated[str, msgspec.Meta(min_length=1)]
 _TEXTS = Annotated[list[TEXT], msgspec.Meta(max_length=MOST_ENTRIES)]
 _TOKEN_IDS = Annotated[list[Annotated[int, msgspec.Meta(ge=0, le=INT32)]], msgspec.Meta(max_length=MOST_ENTRIES)]
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("do_sample", "details", "return_full_text"), Rule(bool)),
+    **dict.fromkeys(("do_sample", "details", "return_full_text"), Rule(bool, (False, True))),
     **dict.fromkeys(("early_stopping", "ignore_eos_token", "include_stop_str_in_output"), Rule(bool, (False,))),
     **dict.fromkeys(("watermark", "decoder_input_details"), Rule(bool, (False,))),
     **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), Rule(bool, (True,))),
@@ -192,5 +185,3 @@ ALIASES = {"stop": "stop_sequences", "ignore_eos": "ignore_eos_token", "min_new_
 SAMPLING = frozenset({"temperature", "top_k", "top_p", "typical_p", "min_p"})
 """Any of these asks for sampling."""
 SAMPLED = SAMPLING | {"seed"}
-_OWN = frozenset({"max_new_tokens", "do_sample", "details", "return_full_text"})
-"""In fields of their own."""

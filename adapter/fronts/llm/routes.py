@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -28,10 +28,10 @@ from adapter.fronts.edge import Front, Request, Route
 from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.chats import Chats, FileOf
-from adapter.fronts.llm.generating import Collector, lines_of, texts, total
+from adapter.fronts.llm.generating import ends_of, steps, totals
 from adapter.fronts.llm.openai import OpenAi, error_body, meant
 from adapter.fronts.llm.parameters import MOST_ENTRIES
-from adapter.fronts.llm.schemas import JSON_LINES, OVERLOADED, SSE, Dynamic, Lmi, Tgi, tgi_body
+from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Tgi, tgi_body
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import OPTIONS_FILE, is_utf8
 from adapter.serving import NOT_FOUND, KnownModel, serving
@@ -54,11 +54,11 @@ def front(settings: LlmSettings, models: RuntimeLifecycle, inference: TritonInfe
         Route("GET", "/health", handlers.health, "health"),
         Route("GET", "/ping", handlers.health, "health"),
         Route("GET", "/info", handlers.info, "metadata"),
-        Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
-        Route("POST", "/invocations", partial(handlers.default, schema=None), "inference"),
-        Route("POST", "/", partial(handlers.default, schema=Tgi), "inference"),
-        Route("POST", "/generate", partial(handlers.default, schema=partial(Tgi, is_list=False, is_stream=False)), "inference"),
-        Route("POST", "/generate_stream", partial(handlers.default, schema=partial(Tgi, is_stream=True)), "inference"),
+        Route("POST", "/predictions/{name}", handlers.generate, "inference"),
+        Route("POST", "/invocations", handlers.generate, "inference"),
+        Route("POST", "/", partial(handlers.generate, schema=Tgi), "inference"),
+        Route("POST", "/generate", partial(handlers.generate, schema=partial(Tgi, is_list=False, is_stream=False)), "inference"),
+        Route("POST", "/generate_stream", partial(handlers.generate, schema=partial(Tgi, is_stream=True)), "inference"),
         Route("POST", "/v1/completions", partial(handlers.openai, is_chat=False), "inference"),
         Route("POST", "/v1/chat/completions", partial(handlers.openai, is_chat=True), "inference"),
         Route("GET", "/v1/models", handlers.listing, "metadata"),
@@ -108,16 +108,11 @@ class _Handlers:
 
     async def info(self, _request: Request) -> web.Response:
         """TGI's names; null is what is not known here. `backend` and `token_details` are our own."""
-        model = await self._default_model()
+        model = await self._serving()
         info = await self.inference.model_info(model)
         profile = profile_of(info)
         known = {"model_id": model.name, "backend": profile.name, "token_details": profile.level(info)}
         return json_answer({**_INFO, **known})
-
-    async def prediction(self, request: Request) -> web.StreamResponse:
-        """POST /predictions/{name}."""
-        model = await self._serving(request.name)
-        return await self.answering.answer(request, model, await self.answering.opened(model, request.front))
 
     async def listing(self, _request: Request) -> web.Response:
         """GET /v1/models."""
@@ -135,21 +130,20 @@ class _Handlers:
             return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
         return await self.answering.answer(request, await self._serving(said.model), said)
 
-    async def default(self, request: Request, *, schema: Callable[[], Lmi] | None) -> web.StreamResponse:
-        """A path that names no model; None: the body, or the model's options, say the schema."""
-        target = target_of(request) if schema is None else None
-        model = await (self._default_model() if target is None else self._serving(target))
+    async def generate(self, request: Request, *, schema: Callable[[], Lmi] | None = None) -> web.StreamResponse:
+        """A path of LMI's or TGI's. None: the body, or the model's options, say the schema; the path or the header may name the model."""
+        name = request.name if "name" in request.parts else target_of(request) if schema is None else None
+        model = await self._serving(name)
         return await self.answering.answer(request, model, schema() if schema else await self.answering.opened(model, request.front))
 
-    async def _default_model(self) -> KnownModel:
-        if self.named is not None:
-            return await self._serving(self.named)
-        serving = [model for model in self.models.known() if model.is_serving]
-        if len(serving) != 1:
-            raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(serving)} models are loaded")
-        return serving[0]
-
-    async def _serving(self, name: str) -> KnownModel:
+    async def _serving(self, name: str | None = None) -> KnownModel:
+        """None: LMI_MODEL, or the only one that serves."""
+        name = self.named if name is None else name
+        if name is None:
+            found = [model for model in self.models.known() if model.is_serving]
+            if len(found) != 1:
+                raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(found)} models are loaded")
+            return found[0]
         model = await self._find(name)
         if model is not None and model.is_coming:
             raise ServerUnavailable(f"the model {name!r} is being loaded")
@@ -173,6 +167,9 @@ def _model(name: str) -> dict[str, object]:
 MOST_BYTES = 64 * 1024
 _OPTIONS = {entry.metadata["env"].lower().replace("_", ".", 1): entry for entry in fields(LlmSettings)}
 """Field of the settings, by the name that DJL Serving has for it: `option.rolling_batch`."""
+_line = partial(orjson.dumps, option=orjson.OPT_APPEND_NEWLINE)
+_FORMS = {"jsonlines": JSON_LINES, "sse": SSE}
+"""Content type of `option.output_formatter`."""
 
 
 def options_of(settings: LlmSettings, properties: bytes | None) -> LlmSettings:
@@ -205,49 +202,44 @@ class Answering:
 
     async def opened(self, model: KnownModel, front: str) -> Lmi:
         """The schema of a body whose form, or the model's options, say it."""
-        schema = Lmi()
         try:
             own = options_of(self._settings, await self._file_of(model, OPTIONS_FILE, MOST_BYTES))
         except InvalidModel as problem:
-            schema.problem = problem
-            return schema
-        if own.rolling_batch == "disable":
-            schema = Dynamic()
-        elif own.is_tgi_compatible:
-            schema = Tgi(full=NO_SPACE if front == "sagemaker" else OVERLOADED)
-        schema.own = own
+            return Lmi(wishes=problem)
+        kind = Dynamic if own.rolling_batch == "disable" else Tgi if own.is_tgi_compatible else Lmi
+        schema = kind(is_open=True, streams=own.is_streaming)
+        if front == "sagemaker":
+            schema.full = NO_SPACE
+        if own.output_formatter in _FORMS:
+            schema.content_type, schema.streams = _FORMS[own.output_formatter], True
         return schema
 
     async def answer(self, request: Request, model: KnownModel, schema: Lmi) -> web.StreamResponse:
         """The answer for a model that serves, to a body that is read or not; also where it is wrong, or fails."""
         stream: Stream | None = None
         try:
-            if schema.wishes is None and schema.problem is None:
+            if schema.wishes is None:
                 schema = await request.read_by(meant, schema)
-            if schema.problem is not None:
-                raise schema.problem
-            own, wishes, schema.model = schema.own, schema.wishes, model.name
-            has_form = own is not None and own.output_formatter in ("jsonlines", "sse")  # then what does not say so is a stream
+            if isinstance(schema.wishes, Exception):
+                raise schema.wishes
+            schema.model, wishes = model.name, schema.wishes
             if wishes.messages:
-                wishes = replace(wishes, prompts=[await self._chats.prompt(model, wishes.messages)] * wishes.choices)
-            if wishes.is_stream is None:
-                wishes = replace(wishes, is_stream=has_form or (own is not None and own.is_streaming))
+                prompt = await self._chats.prompt(model, wishes.messages)
+                wishes = schema.wishes = replace(wishes, prompts=[prompt] * wishes.choices)
             if wishes.ignored:
                 note(ignored_parameters=list(wishes.ignored))
             info = await self._inference.model_info(model)
             if not wishes.is_stream:
-                ends = await texts(self._inference, info, wishes)
-                headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - request.started) * 1000))}
+                ends = await ends_of(self._inference, info, wishes)
+                told = zip(("x-prompt-tokens", "x-generated-tokens"), totals(ends), strict=True)
+                headers = {name: str(count) for name, count in told if count is not None}
+                headers["x-total-time"] = str(round((time.monotonic() - request.started) * 1000))
                 return json_answer(schema.answer(ends), headers=headers)
-            is_sse = own.output_formatter == "sse" if own is not None and has_form else schema.content_type == SSE
-            stream, framed = (Stream(request, SSE), event) if is_sse else (Stream(request, JSON_LINES), _line)
-            async with AsyncExitStack() as stack:
-                lines = [lines_of(self._inference, info, wishes, prompt) for prompt in wishes.prompts]
-                values = schema.stream(lines)
-                for each in (*lines, values):
-                    stack.push_async_callback(each.aclose)
-                async for value in values:
-                    await stream.write(framed(value))
+            stream, framed = Stream(request, schema.content_type), event if schema.content_type == SSE else _line
+            async with aclosing(steps(self._inference, info, wishes)) as found:
+                async for step in found:
+                    for value in schema.values(step):
+                        await stream.write(framed(value))
         except (HttpError, AdapterError) as error:
             status = schema.status(error, (model.name, model.model_id), request.said)
             note(reason=getattr(error, "reason", "payload"), error=error.text)
@@ -257,13 +249,3 @@ class Answering:
         if schema.end:
             await stream.write(schema.end)
         return stream.response
-
-
-def _line(value: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(value) + b"\n"
-
-
-def _counts(ends: Sequence[Collector]) -> dict[str, str]:
-    """Headers of what is known of all of them."""
-    prompts, made = total(end.prompt_tokens for end in ends), total(end.generated_tokens for end in ends)
-    return {name: str(count) for name, count in (("x-prompt-tokens", prompts), ("x-generated-tokens", made)) if count is not None}

@@ -7,62 +7,60 @@ handlers Inference API Schema", also its Error Responses; TGI `router/src/lib.rs
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.failures import NO_SPACE, UNAVAILABLE, HttpError, is_out_of_memory, status_of
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.generating import AT_ONCE, Collector, Lines, all_of
+from adapter.fronts.llm.generating import Collector, Step
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, wishes_of, with_sequences
-from adapter.inference import Failure, InferenceFailed
-from adapter.settings.fronts import LlmSettings
+from adapter.inference import InferenceFailed
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
 UNKNOWN_ID = -1
 UNKNOWN_REASON = "eos_token"
 """TGI's types have no null here. Source: DJL Serving, of TensorRT-LLM: what has not reached its limit has come to its end."""
 FAILED, INVALID, OVERLOADED = 424, 422, 429
-TYPES = {INVALID: "validation", FAILED: "generation", OVERLOADED: "overloaded", 500: "incomplete_generation"}
+TYPES = {
+    **dict.fromkeys((INVALID, 408, 413, 415), "validation"), FAILED: "generation", 500: "incomplete_generation",
+    **dict.fromkeys((OVERLOADED, UNAVAILABLE), "overloaded"),
+}  # fmt: skip
 """Status → TGI's `error_type`."""
-Values = AsyncGenerator[Mapping[str, Any], None]
-
-
+_FAILED_DETAILS = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 Fault = AdapterError | HttpError
 """Why a request has failed."""
 
 
+@dataclass(kw_only=True)
 class Lmi:
     """LMI's rolling batch: how the body of one request is read, and its answers are written. The other schemas differ in parts."""
 
     is_tgi: ClassVar[bool] = False
     is_dynamic: ClassVar[bool] = False
     """It knows texts alone."""
-    content_type: ClassVar[str] = JSON_LINES
-    """Of a stream."""
     end: ClassVar[bytes] = b""
     """Of a stream."""
-    bad: ClassVar[int] = FAILED
-    """Status of a wrong request."""
-    bad_model: ClassVar[int] = FAILED
-    """Status where the model's own files are wrong."""
+    statuses: ClassVar[Mapping[int, int]] = {400: FAILED, 500: FAILED, 501: FAILED}
+    """Status that all fronts have for a wrong request, or a failed inference → this one's."""
     full: int = NO_SPACE
     """Status where memory is out."""
-    failures: ClassVar[Mapping[Failure, int]] = {Failure.INVALID: FAILED, Failure.UNSUPPORTED: FAILED, Failure.INTERNAL: FAILED}
-    """Status of a failed inference, where it is not that of all fronts."""
-    is_stream: bool | None = None
-    """None: the body says it."""
-    is_list = False
+    content_type: str = JSON_LINES
+    """Of a stream."""
+    is_open: bool = False
+    """The form of the body may say another schema."""
+    is_list: bool = False
     """An answer that is no stream is one of all prompts."""
-    own: LlmSettings | None = None
-    """Of the model; None: the path has said the schema, or the body, which then has nothing of the settings."""
-    model = ""
+    is_stream: bool | None = None
+    """None: the body says it, else `streams`."""
+    streams: bool = False
+    model: str = ""
     """That the body names; then the model's name, as an answer has it."""
     wishes: Any = None
-    """`Wishes`; None: the body is not read yet."""
-    problem: Fault | None = None
-    """Why nothing can be asked."""
+    """`Wishes`, or the `Fault` for which there are none; None: the body is not read yet."""
+    count: int = 0
+    """Lines of a stream that were written."""
 
     def read(self, value: Any) -> Wishes:
         """Of a parsed body. Raises HttpError: 400."""
@@ -75,20 +73,20 @@ class Lmi:
             raise HttpError(400, f"inputs must be {kind} and not empty")
         if len(prompts) > MOST_PROMPTS:
             raise HttpError(400, f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
-        wishes, is_stream = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
-        if not isinstance(is_stream, bool | None):
+        wishes, said = wishes_of(value.get("parameters"), is_tgi=self.is_tgi), value.get("stream")
+        if not isinstance(said, bool | None):
             raise HttpError(400, "stream must be true or false")
-        wishes = replace(wishes, prompts=prompts, is_stream=is_stream if self.is_stream is None else self.is_stream)
+        is_stream = next(found for found in (self.is_stream, said, self.streams) if found is not None)
+        wishes = replace(wishes, prompts=prompts, is_stream=is_stream)
         if self.is_dynamic:
             return replace(wishes, has_details=False, is_dynamic=True)
         return wishes if self.is_tgi else with_sequences(wishes)
 
-    async def stream(self, lines: Sequence[Lines]) -> Values:
-        """The lines of a stream, out of the tokens of each prompt; here there is one."""
-        index = 0
-        async for token, end in lines[0]:
-            index += 1
-            yield self.line(token, index, end)
+    def values(self, step: Step) -> Iterator[Mapping[str, Any]]:
+        """The next lines of a stream; here there is one prompt."""
+        for token, end in step.values():
+            self.count += 1
+            yield self.line(token, self.count, end)
 
     def answer(self, ends: Sequence[Collector]) -> Any:
         """An answer that is no stream: of all prompts, or of all sequences of one."""
@@ -126,27 +124,27 @@ class Lmi:
             names: of the model: they do not count where a text says that memory is out.
             said: the body: neither do its words.
         """
-        if isinstance(error, HttpError):
-            return self.bad if error.status == 400 else error.status
+        if isinstance(error, InvalidModel):
+            return self.statuses.get(500, 400)
+        status = error.status if isinstance(error, HttpError) else status_of(error)
         if isinstance(error, InferenceFailed):
             is_full = is_out_of_memory(error.text, names, is_load=False, said=said)
-            return self.full if is_full else self.failures.get(error.failure, status_of(error))
-        return self.bad_model if isinstance(error, InvalidModel) else status_of(error)
+            return self.full if is_full else self.statuses.get(status, status)
+        return self.statuses.get(400, 400) if status == 400 else status
 
     def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """The answer to a request that failed. LMI's to a bad parameter, or a failed generation, is as if there were a text."""
         body = {"error": error.text, "code": status}
         if not isinstance(error, BadParameter | InferenceFailed):
             return body
-        details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
-        return {"generated_text": "", "details": details, **body}
+        return {"generated_text": "", "details": {**_FAILED_DETAILS, "tokens": None}, **body}
 
     def broken(self, status: int, error: Fault) -> Mapping[str, Any]:
         """The last line of a stream whose generation failed. The log probability of -1 is the document's own mark of an error."""
         return {
             "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": error.text},
             "generated_text": "",
-            "details": {"finish_reason": "error", "generated_tokens": None, "inputs": None},
+            "details": _FAILED_DETAILS,
         }
 
     def _token(self, token: Token) -> Mapping[str, Any]:
@@ -156,28 +154,19 @@ class Lmi:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
 
 
+@dataclass(kw_only=True)
 class Dynamic(Lmi):
     """LMI: dynamic batch."""
 
     is_dynamic: ClassVar[bool] = True
-    is_list = True
+    is_list: bool = True
 
-    async def stream(self, lines: Sequence[Lines]) -> Values:
-        """
-        A line has the next text of each prompt; of one that has ended, or not begun, an empty one. Without any text there is one line.
-        """
-        has_line = False
-        for start in range(0, len(lines), AT_ONCE):
-            found: Sequence[Any] = [None]
-            while found:
-                found = await all_of(anext(each, None) for each in lines[start : start + AT_ONCE])
-                texts = [entry[0].text if entry is not None else "" for entry in found]
-                if any(texts):
-                    has_line = True
-                    yield {"outputs": [""] * start + texts + [""] * (len(lines) - start - len(texts))}
-                found = [entry for entry in found if entry is not None]
-        if not has_line:
-            yield {"outputs": [""] * len(lines)}
+    def values(self, step: Step) -> Iterator[Mapping[str, Any]]:
+        """A line has the next text of each prompt; of one that has ended, or not begun, an empty one. Only the first may be empty."""
+        texts = [step[number][0].text if number in step else "" for number in range(len(self.wishes.prompts))]
+        if any(texts) or not self.count:
+            self.count += 1
+            yield {"outputs": texts}
 
     def failed(self, status: int, error: Fault) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -186,24 +175,15 @@ class Dynamic(Lmi):
     broken = failed
 
 
+@dataclass(kw_only=True)
 class Tgi(Lmi):
     """Text generation inference; its answer is a list of one, or an object."""
 
     is_tgi: ClassVar[bool] = True
-    content_type: ClassVar[str] = SSE
-    bad: ClassVar[int] = INVALID
-    failures: ClassVar[Mapping[Failure, int]] = {
-        Failure.INVALID: INVALID,
-        Failure.UNSUPPORTED: INVALID,
-        Failure.INTERNAL: FAILED,
-        Failure.UNAVAILABLE: OVERLOADED,
-        Failure.TIMEOUT: 500,
-    }
-
-    def __init__(self, *, is_list: bool = True, is_stream: bool | None = None, full: int = OVERLOADED) -> None:
-        self.is_list = is_list
-        self.full = full
-        self.is_stream = is_stream
+    statuses: ClassVar[Mapping[int, int]] = {400: INVALID, 500: FAILED, 501: INVALID, 503: OVERLOADED, 504: 500}
+    full: int = OVERLOADED
+    content_type: str = SSE
+    is_list: bool = True
 
     def line(self, token: Token, index: int, end: Collector | None) -> Mapping[str, Any]:
         """As `Lmi`."""
@@ -237,5 +217,4 @@ class Tgi(Lmi):
 
 def tgi_body(status: int, text: str) -> Mapping[str, Any]:
     """An error as TGI writes it. Without a type its clients go by the status."""
-    kind = TYPES.get(OVERLOADED if status == UNAVAILABLE else INVALID if status in (408, 413, 415) else status)
-    return {"error": text, "error_type": kind} if kind else {"error": text}
+    return {"error": text, "error_type": TYPES[status]} if status in TYPES else {"error": text}

@@ -30,20 +30,21 @@ class Inputs:
     def __init__(self, info: ModelInfo, rows: int) -> None:
         self.request = service_pb2.ModelInferRequest(model_name=info.metadata.name)
         self._known = {entry.name: entry for entry in info.metadata.inputs}
-        self._is_batched = info.config.max_batch_size > 0
+        self._batch = int(info.config.max_batch_size > 0)
+        """Dimensions before those of a row."""
         self._rows = rows
 
     def first(self, *names: str) -> str | None:
         """The first of these names that the model takes."""
         return next((name for name in names if name in self._known), None)
 
-    def put(self, name: str, values: Sequence[Any], *, parameter: str = "", rows: bool = False) -> None:
+    def put(self, name: str, value: Any, *, parameter: str = "", rows: bool = False) -> None:
         """
         Give the model this input.
 
         Args:
             name: of the input; the model takes it.
-            values: of one row, or, with `rows`, one for each row.
+            value: one, or several, of each row; with `rows` one for each of them.
             parameter: what the caller calls it.
             rows: as above.
 
@@ -51,14 +52,13 @@ class Inputs:
             BadParameter: the model's type cannot have such a value, or its shape not that number of values.
         """
         entry = self._known[name]
-        dimensions = list(entry.shape)[1:] if self._is_batched else list(entry.shape)
+        dimensions = entry.shape[self._batch :]
+        values = list(value) if isinstance(value, list | tuple) else [value]
         count = 1 if rows else len(values)
         if len(dimensions) == 1 and dimensions[0] not in (-1, count):
             raise BadParameter(parameter or name, f"the model takes {dimensions[0]}, not {count}")
-        shape = [1] * (len(dimensions) - 1) + [count]
-        if self._is_batched:
-            shape = [self._rows, *shape]
-        elements = list(values) if rows else list(values) * self._rows
+        shape = [self._rows] * self._batch + [1] * (len(dimensions) - 1) + [count]
+        elements = values if rows else values * self._rows
         if entry.datatype != "BOOL":
             elements = [int(value) if isinstance(value, bool) else value for value in elements]
         try:
@@ -66,12 +66,6 @@ class Inputs:
         except (HttpError, KeyError) as error:
             raise BadParameter(parameter or name, f"the model takes {entry.datatype}, which cannot be this value") from error
         add_input(self.request, name, entry.datatype, shape, data)
-
-    def put_flags(self, **flags: bool) -> None:
-        """Put those that the model takes."""
-        for name, value in flags.items():
-            if name in self._known:
-                self.put(name, [value])
 
 
 class Row:
@@ -100,9 +94,9 @@ class Row:
         return self._first(self.texts(name))
 
     def word(self, name: str) -> str | None:
-        """A text that names something; `None` in Python's words is none."""
-        found = (self.raw(name) or b"").decode("utf-8", "replace")
-        return None if found in ("", "None") else found
+        """A text that names something; empty for `None` in Python's words."""
+        found = self.raw(name)
+        return None if found is None else found.decode("utf-8", "replace") if found != b"None" else ""
 
     def count(self, name: str) -> int | None:
         """A number of tokens."""
@@ -122,8 +116,7 @@ class Row:
         datatype, data = self._outputs.get(name, ("", b""))
         if datatype == "BYTES" or datatype not in DATATYPES:
             return []
-        found: list[float] = numbers(datatype, data).tolist()
-        return found
+        return [*numbers(datatype, data).tolist()]
 
     def _first(self, values: Sequence[T]) -> T | None:
         """The first value of this row; None: there is none, or it cannot be told which it is."""
