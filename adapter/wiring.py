@@ -94,7 +94,7 @@ async def build(
         companion = None
         if (command := settings.companion.command) is not None:  # as soon as its repository folder is there: it is slow to start
             reporter = beside(settings.volume.memory_path, settings.volume.repository_dir)
-            companion = Companion(command, settings.companion.exit_seconds, reporter)
+            companion = Companion(command, settings.companion.exit_seconds, reporter, volume.umask)
             stack.push_async_callback(companion.end)
         journal = stack.enter_context(closing(Journal(volume.cache_dir / JOURNAL, discard=volume.discard)))
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes))

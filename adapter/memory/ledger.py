@@ -163,7 +163,9 @@ class Ledger:
 
     def _settle(self) -> None:
         for change, estimate_bytes in list(self._unsettled.items()):
-            if change.most > 0:
+            if any(samples[0].at > change.begin for samples in self._samples.values()):
+                pass  # it can never be said: no sample is, or is left, of before
+            elif change.most > 0:
                 if (told := self._measured(change, estimate_bytes)) is None:
                     continue
                 self._tell(change.model, told)

@@ -36,7 +36,7 @@ log = structlog.stdlib.get_logger(__name__)
 class Companion:
     """One program beside the adapter, started by its constructor."""
 
-    def __init__(self, command: Sequence[str], exit_seconds: float, wrapper: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], exit_seconds: float, wrapper: Sequence[str], umask: int) -> None:
         """
         Start it in the running loop, without a wait until it answers.
 
@@ -44,6 +44,7 @@ class Companion:
             command: its words.
             exit_seconds: for its end after SIGTERM; then it is killed.
             wrapper: words of a program that becomes the one that follows it.
+            umask: what it writes is its own affair.
 
         Raises:
             StartError: there is no such program, or no process can be had.
@@ -58,7 +59,9 @@ class Companion:
         tied = [] if os.getpid() == 1 else ["/bin/sh", "-c", TIED, "sh"]
         words = [*tied, *wrapper, program, *command[1:]]
         try:
-            self._process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603
+                words, env=environment, stdin=subprocess.PIPE, start_new_session=True, umask=umask
+            )
         except OSError as error:
             raise StartError(f"TRITON_COMMAND: no process for {program}: {error.strerror}") from error
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._bury)

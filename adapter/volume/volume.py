@@ -54,6 +54,9 @@ class VolumeError(StartError):
 class Volume:
     """Triton's repository folder and the adapter's own. `claim` comes first, `close` last."""
 
+    umask: int
+    """The container's, which `claim` has changed for this process: other programs shall have it."""
+
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
         self.repository_dir = repository_dir
         self.cache_dir = cache_dir
@@ -83,7 +86,7 @@ class Volume:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
         doing = ""
-        os.umask(UMASK)
+        self.umask = os.umask(UMASK)
         try:
             for folder in (self.repository_dir, self.cache_dir, *self._own):
                 doing = f"create the folder {folder}"

@@ -100,6 +100,12 @@ def with_triton(launch: Launch, put: Put, tmp_path: Path) -> Iterator[tuple[Adap
             region.unlink(missing_ok=True)
 
 
+def test_triton_writes_with_the_umask_of_the_container(launch: Launch) -> None:
+    """The adapter's own files can be read by all, whatever that is."""
+    adapter = launched(launch, f"echo umask is $(umask); {UNTIL_TOLD}", wrapper=("/bin/sh", "-c", 'umask 0027; exec "$@"', "sh"))
+    assert "umask is 0027" in adapter.log_text().splitlines()
+
+
 def test_sigterm_drains_the_adapter_and_then_ends_triton(with_triton: tuple[AdapterProcess, Mesh]) -> None:
     adapter, _ = with_triton
     family = descendants(adapter.pid)

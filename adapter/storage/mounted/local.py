@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile, is_utf8
 from adapter.paths import TreeTooLarge, check_size, held_bytes
 from adapter.storage.mounted.reads import VolumeReads
@@ -196,9 +196,14 @@ class LocalModel:
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self.reads.run(
-            self.waits, lambda stop: {file: read_ends(self._path(file), stop.check, partial(_opened, file)) for file in files}
-        )
+
+        def look(stop: Stop) -> dict[SourceFile, Ends]:
+            try:
+                return {file: read_ends(self._path(file), stop.check, partial(_opened, file)) for file in files}
+            except VolumeFailed as error:  # it is not our volume
+                raise SourceUnavailable(f"{self.reads.holder}: {error.text}") from error
+
+        return await self.reads.run(self.waits, look)
 
     @property
     def _root(self) -> Path:

@@ -6,9 +6,11 @@ import random
 from collections import deque
 from collections.abc import Collection
 
+import pytest
+
 from adapter.memory.attribution import LEAST_SPREAD_BYTES, MOST_SPREAD
 from adapter.memory.devices import Device
-from adapter.memory.ledger import DEVICE_LAG_SECONDS, Ledger
+from adapter.memory.ledger import DEVICE_LAG_SECONDS, MOST_SAMPLES, Ledger
 from adapter.memory.report import Report, Stub
 from adapter.records import Measure
 from adapter.units import MIB
@@ -206,6 +208,21 @@ def test_a_load_is_measured_after_more_changes_than_are_kept() -> None:
     rig.look()
     rig.ledger.seen_devices({"g": Device(0, 1 << 40)}, rig.at)
     assert rig.size("a").source == "estimated"
+    assert not rig.ledger.is_watching
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_load_without_a_sample_of_before_is_not_waited_for(is_late: bool) -> None:
+    """It was longer than all samples that are kept; or the first metrics of a GPU came after its begin."""
+    rig = Rig()
+    rig.look()
+    rig.move("a", "loading")
+    for _ in range(0 if is_late else MOST_SAMPLES):
+        rig.look()
+    rig.move("a", "loaded")
+    rig.ledger.seen_devices({"g": Device(0, 1 << 40)} if is_late else {}, rig.at)
+    rig.look()
+    assert not rig.ledger.is_unsettled("a")
     assert not rig.ledger.is_watching
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceChanged
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.storage.mounted import local
 from adapter.storage.mounted.finders import Mounted
 from tests.unit.storage.rigs import make_search, write_tree
@@ -66,6 +67,20 @@ async def test_a_changed_file_is_noticed(root, find, change):
     with pytest.raises(SourceChanged, match="after the listing"):
         await model.read(model.listing.find("a"))
     assert await model.fetch((model.listing.find("b"),))
+
+
+async def test_a_file_that_cannot_be_read_before_it_is_placed_names_its_volume(root, find, monkeypatch):
+    """Not the volume that the adapter and Triton share."""
+    write_tree(root / "id/m", {"a": b"abc"})
+    model = await find("id/m")
+
+    def opened(_path, _flags):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    artifact = await model.fetch(model.listing.files)
+    monkeypatch.setattr(local, "opened", opened)
+    with pytest.raises(SourceUnavailable, match=f"^{model.reads.holder}: the model's file a cannot be read.*: Input/output error"):
+        await model.ends(artifact, model.listing.files)
 
 
 OUTSIDE = ["/etc/passwd", "{root}", "{root}/", "{root}/../x", "{root}/a/../../x", "relative/path", "", "{root}x/y", "{root}/a\0b"]
