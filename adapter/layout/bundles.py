@@ -21,11 +21,12 @@ Pure: knows a listing and the contents of its configs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
+from adapter.errors import some
 from adapter.layout import backends, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
@@ -89,11 +90,8 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
     """
     top = _ITSELF if _ITSELF in configs else _top(spec, configs)
     names = {name: inner_name(spec.model_id, name) for name in configs if name != top}
-    for name, full in names.items():
-        if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
-            raise LayoutError(
-                f"the model id and the directory name {shortened(name)} are too long together for a name of {MAX_ID_BYTES} bytes"
-            )
+    if long := [name for name, full in names.items() if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES]:
+        raise LayoutError(f"the model id and the directory name {shown(long, 1)} are too long together for a name of {MAX_ID_BYTES} bytes")
     if names:
         _check_references(top, configs)
     layouts = {}
@@ -107,13 +105,16 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
             raise LayoutError(_of(directory, str(error))) from error
     if not names:
         return layouts[top]
-    with_top = _with_top(top, configs)
+    order, with_top = _callers_last(configs), {top}
+    for name in reversed(order):  # Triton loads what steps lead to together; one that is decoupled makes all of it so
+        if name in with_top:
+            with_top.update(reference.name for reference in configs[name].references if reference.is_step)
     warnings = [_of(directory, warning) for directory in sorted(with_top) for warning in layouts[directory].warnings]
     hints = [_of(directory, layout.hint) for directory, layout in layouts.items() if layout.hint]
     return replace(
         layouts[top],
         inner={full: layouts[name] for name, full in names.items()},
-        loaded_first=tuple(names[name] for name in _callers_last(configs) if name not in with_top),
+        loaded_first=tuple(names[name] for name in order if name not in with_top),
         hint="; ".join(hints[:_MOST_HINTS]),
         warnings=tuple(warnings[:_MOST_HINTS]),
     )
@@ -160,17 +161,7 @@ def _check_references(top: str, configs: Mapping[str, ModelConfig]) -> None:
                 raise LayoutError(f"{where} names {top}, which is the top model of the bundle")
 
 
-def _with_top(top: str, configs: Mapping[str, ModelConfig]) -> set[str]:
-    """The top model, and those that steps lead to from it: Triton loads them together, and one that is decoupled makes all of it so."""
-    with_top: set[str] = set()
-    pending = {top}
-    while pending:
-        with_top |= pending
-        pending = {reference.name for name in pending for reference in configs[name].references if reference.is_step} - with_top
-    return with_top
-
-
-def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
+def _callers_last(configs: Mapping[str, ModelConfig]) -> tuple[str, ...]:
     """A model that is called comes before its caller."""
     try:
         called = {directory: [reference.name for reference in config.references] for directory, config in configs.items()}
@@ -180,10 +171,10 @@ def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
 
 
 def native(
-    kind: ModelType, name: str, config: ModelConfig | None, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str] = {}
+    kind: ModelType, name: str, config: ModelConfig, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str] = {}
 ) -> Layout:
     """
-    The tree without the versions that Triton will not serve, and with the config rewritten for this name; None needs none.
+    The tree without the versions that Triton will not serve, and with the config rewritten for this name.
 
     `names` are new ones for other models.
 
@@ -191,8 +182,6 @@ def native(
         LayoutError: nothing that Triton could load, or something that would wedge it.
         InvalidModel: the schema does not go with the config.
     """
-    has_config = config is not None or schema_content is not None
-    config = config or ModelConfig()
     served, made = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
@@ -204,7 +193,7 @@ def native(
     final = config if schema_content is None else model_config.read(written, f"the {FILE_NAME} that the schema makes")
     return Layout(
         links=dict(rest.files),
-        written={FILE_NAME: written} if has_config else {},
+        written={FILE_NAME: written},
         directories=made,
         copies=config.copies(kind.backend),
         gpus=config.gpus(kind.backend),
@@ -228,8 +217,10 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[tuple[str, ...], tuple[str
         made = tuple(filter(is_version, map(str, config.said.version_policy.specific.versions or (1,))))[:1]
     if served := config.served(versions or made):
         return served, made
-    found = f"only {_directories(versions)}" if versions else "no version directory"
-    raise LayoutError(f"version_policy asks for {config.policy}, and there is {found}")
+    policy, found = config.said.version_policy, f"only {_directories(versions)}" if versions else "no version directory"
+    named = f"specific versions {some([*map(str, policy.specific.versions)], 10) or '(none)'}"
+    asked = named if policy.HasField("specific") else f"the latest {policy.latest.num_versions}"
+    raise LayoutError(f"version_policy asks for {asked}, and there is {found}")
 
 
 def _directories(names: list[str]) -> str:

@@ -28,13 +28,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
-from adapter.errors import InvalidModel, some
+from adapter.errors import InvalidModel
 from adapter.layout.schema import Schema, Tensor
 from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position, quoted, scan, splice, tokens, unquoted
 from adapter.layout.tree import shortened
@@ -79,12 +79,12 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A config. The default is an absent or empty file."""
+    """A config; an absent one is an empty one."""
 
-    text: str = field(default="", repr=False)
-    fields: tuple[Field, ...] = field(default=(), repr=False)
+    text: str
+    fields: tuple[Field, ...]
     """Those of the text."""
-    said: Any = field(default_factory=model_config_pb2.ModelConfig, repr=False)
+    said: Any
     """What protobuf reads in it: Triton's `ModelConfig`, without what is newer than that."""
 
     @property
@@ -148,14 +148,6 @@ class ModelConfig:
         kinds = {group.kind for group in said.instance_group} or {group.KIND_AUTO}
         on_gpus = kinds - {group.KIND_CPU} if self.backend(otherwise) in _GPU_BACKENDS else kinds & {group.KIND_GPU}
         return ALL_GPUS if on_gpus else 0
-
-    @property
-    def policy(self) -> str:
-        """What `version_policy` asks for, in words."""
-        said = self.said.version_policy
-        if said.HasField("specific"):
-            return f"specific versions {some([*map(str, said.specific.versions)], 10) or '(none)'}"
-        return f"the latest {said.latest.num_versions}" if said.HasField("latest") else "all versions"
 
     def served(self, versions: Iterable[str]) -> tuple[str, ...]:
         """Those of the existing versions that Triton loads, highest first."""

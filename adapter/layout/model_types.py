@@ -185,6 +185,8 @@ class ModelType:
     """The tree that Triton expects, for error texts."""
     directory_name: str = ""
     """Name that a model of several files gets as a directory; empty puts them beside each other."""
+    config: str = ""
+    """What Triton must be told beside the files' names. Source: dali_backend's and vllm_backend's documentation."""
     rule: Callable[[ModelType, Tree, bool], Placed] = _one_file
     """
     Names the files of one version. Where the last argument is true the model path is a file: it is the model, whatever its name.
@@ -215,21 +217,25 @@ _ANY_FOREST = "one of 1/xgboost.json, 1/xgboost.ubj, 1/xgboost.model, 1/model.tx
 _ONNX = "1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it"
 _SAVED = "1/model.savedmodel/saved_model.pb"
 _TENSORFLOW = f"{_SAVED}, or 1/model.graphdef"
+_DALI = "1/model.dali, or 1/dali.py with an @autoserialize pipeline"
+_VLLM = 'backend: "vllm"\ninstance_group { count: 1 kind: KIND_MODEL }\n'
+AOTI = 'backend: "pytorch"\nplatform: "torch_aoti"\n'
+"""The config of an AOTInductor package. Source: Triton core `constants.h`."""
 _ENGINE = "config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine"
 _ROWS = (
-    ModelType("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, "model.onnx", _onnx),
+    ModelType("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, "model.onnx", rule=_onnx),
     ModelType("tensorrt", "tensorrt", "model.plan", ".plan .engine .trt", "1/model.plan"),
     ModelType("pytorch", "pytorch", "model.pt", ".pt .pth .pt2=model.pt2", "1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)"),
-    ModelType("tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", _TENSORFLOW, "model.savedmodel", _tensorflow),
-    ModelType("keras", "tensorflow", "", "", _SAVED, "model.savedmodel", _tensorflow),
+    ModelType("tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", _TENSORFLOW, "model.savedmodel", rule=_tensorflow),
+    ModelType("keras", "tensorflow", "", "", _SAVED, "model.savedmodel", rule=_tensorflow),
     ModelType("openvino", "openvino", "model.xml", ".xml", "1/model.xml and 1/model.bin", rule=_openvino),
     ModelType("python", "python", "model.py", ".py", "1/model.py", rule=_with_the_rest),
     ModelType("fil", "fil", "", _FORESTS, _ANY_FOREST),
     ModelType("xgboost", "fil", "", f"{_XGBOOST} .bst=xgboost.model", "1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model"),
     ModelType("lightgbm", "fil", "model.txt", ".txt .bst .lgb", "1/model.txt, as LightGBM's save_model writes it"),
     ModelType("sklearn", "fil", "", ".tl=checkpoint.tl", "1/checkpoint.tl, a Treelite checkpoint of the model"),
-    ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
-    ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine", rule=_with_the_rest),
+    ModelType("dali", "dali", "model.dali", ".dali .py=dali.py", _DALI, config='backend: "dali"\n'),
+    ModelType("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine", "", _VLLM, _with_the_rest),
     ModelType("tensorrtllm", "tensorrtllm", expected=_ENGINE, rule=_no_config),
     ModelType("ensemble", "ensemble", expected="config.pbtxt and 1/", rule=_no_config),
 )

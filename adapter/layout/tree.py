@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from adapter.errors import InvalidModel, some
 from adapter.model import SourceFile
-from adapter.paths import path_problem
 
 SHOWN_PATHS = 12
 SHOWN_LENGTH = 80
@@ -83,26 +83,10 @@ class Tree:
         return {f"{directory}/{path}": file for path, file in self.files.items()}
 
 
-def check(paths: Iterable[str]) -> None:
-    """
-    Make sure that files at these paths could lie on a disk.
-
-    Raises:
-        LayoutError: a path that no file system could hold below the model.
-    """
-    for path in paths:
-        if problem := path_problem(path):
-            raise LayoutError(f"{shortened(path)} {problem}")
-
-
 def clash(paths: Iterable[str]) -> str | None:
     """A path that would be a file and a directory at once, or None. One pass, whatever the depth."""
-    above = ""
-    for path in sorted(path.replace("/", "\0") for path in paths):  # so what lies in a directory follows its name at once
-        if above and path.startswith(above):
-            return above[:-1].replace("\0", "/")
-        above = path + "\0"
-    return None
+    ordered = sorted(path.replace("/", "\0") + "\0" for path in paths)  # so what lies in a directory follows its name at once
+    return next((above[:-1].replace("\0", "/") for above, path in pairwise(ordered) if path.startswith(above)), None)
 
 
 def is_version(name: str) -> bool:
