@@ -21,10 +21,9 @@ Pure: knows a listing and the contents of its configs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import islice
 
 from adapter.errors import some
 from adapter.layout import backends, model_config, schema
@@ -35,8 +34,6 @@ from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_nam
 from adapter.parameters import TOP_MODEL
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
-_FILES_ELSEWHERE = frozenset({"tensorrtllm"})
-"""Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 MOST_MODELS = 100
 """Of one bundle; each has a config to be read before anything is pulled. What has more is not taken for a bundle."""
 
@@ -45,6 +42,7 @@ MOST_CONFIG_BYTES = 4 * 1024 * 1024
 
 _MOST_HINTS = 3
 _DECOUPLED = f"the model is decoupled: {backends.DECOUPLED}; ask Triton itself, or serve a model that is not decoupled"
+_ALONE = "describes a model, but there is no model file beside it; the model path must be the directory of both"
 _ITSELF = ""
 """Stands for the directory of the bundle, where that is the top model."""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
@@ -55,7 +53,12 @@ def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
     own = {_ITSELF: tree.files[FILE_NAME]} if FILE_NAME in tree.file_names else {}
     if not own and any(name in _MODEL_FILES for name in tree.names):
         return {}
-    found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
+    found: dict[str, SourceFile | None] = {}
+    for name in tree.directory_names:
+        if not (is_residue(name) or is_version(name) or is_odd(name)):
+            inner = tree.below(name)
+            if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):  # one without a config needs a version
+                found[name] = inner.files.get(FILE_NAME)
     is_bundle = (own or len(found) > 1) and len(found) <= MOST_MODELS and any(found.values())
     return own | found if is_bundle else own
 
@@ -124,15 +127,6 @@ def _of(directory: str, words: str) -> str:
     return f"{shortened(directory)}: {words}" if directory else words
 
 
-def _natives(tree: Tree) -> Iterator[str]:
-    """The directories at the top that are laid out as models; one without a config needs a version."""
-    for name in tree.directory_names:
-        if not (is_residue(name) or is_version(name) or is_odd(name)):
-            inner = tree.below(name)
-            if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
-                yield name
-
-
 def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
     """The model that is asked for inference."""
     if spec.top_model:
@@ -198,7 +192,7 @@ def native(
         copies=config.copies(kind.backend),
         gpus=config.gpus(kind.backend),
         hint=backends.hint(kind, final, rest.below(served[0])),
-        warnings=(_DECOUPLED,) if config.is_decoupled else (),
+        warnings=(_DECOUPLED,) if config.said.backend == "vllm" or config.said.model_transaction_policy.decoupled else (),
         questions=backends.forest_questions(final, rest, served),
     )
 
@@ -210,7 +204,9 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[tuple[str, ...], tuple[str
     versions = [name for name in tree.directory_names if is_version(name)]
     made: tuple[str, ...] = ()
     if not versions:
-        if not (config.is_ensemble or config.said.backend in _FILES_ELSEWHERE):
+        if not (config.is_ensemble or config.said.backend == "tensorrtllm"):  # a parameter says where its engine is
+            if len(tree.files) == 1:
+                raise LayoutError(f"{FILE_NAME} {_ALONE}")
             file = next(filter(is_version, tree.file_names), None)
             is_file = file and f"{file} is a file, a version directory is expected"
             raise LayoutError(is_file or f"there is no version directory beside {FILE_NAME}")

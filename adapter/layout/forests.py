@@ -22,6 +22,7 @@ and `docs/serialization/v3.rst`, `v4.rst`.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,8 +111,7 @@ def read(model_type: str, ends: Ends) -> Forest:
         return _lightgbm(ends)
     if model_type == "treelite_checkpoint":
         return _treelite(ends)
-    start = ends.head.lstrip(b" \t\r\n")
-    if start[:1] == b"{" and (start[1:2] in (b'"', b"}") or start[1:2].isspace()):
+    if re.match(rb'\s*{["}\s]', ends.head):
         return _from_learner("xgboost_json", ends)
     return _from_learner("xgboost_ubj", ends) if ends.head[:2] in (b"{L", b"{i", b"{U", b"{I", b"{l") else _xgboost_binary(ends)
 
@@ -122,7 +122,7 @@ def _from_learner(model_type: str, ends: Ends) -> Forest:
         said = _json(ends) if model_type == "xgboost_json" else _ubjson(ends)
         counts, name = {"num_target": "1"} | said[_KEY], str(said["objective"]["name"])
         classes, targets, features = (_number(counts[key], key) for key in ("num_class", "num_target", "num_feature"))
-    except (LookupError, OverflowError, TypeError, ValueError, RecursionError):
+    except (LookupError, OverflowError, TypeError, ValueError, RecursionError, struct.error):
         raise Unreliable(f"it has no {_KEY} and objective at its end, as XGBoost writes them") from None
     return _xgboost(model_type, name, features=features, classes=classes, targets=targets)
 
@@ -143,44 +143,38 @@ def _ubjson(ends: Ends) -> Any:
 
 class _Ubjson(BytesIO):
     """
-    Reads forwards; items of arrays are left out. Never makes more than it was given.
+    Reads forwards; items of arrays are left out. Never makes more than it was given. A text that is cut is no error: what follows is.
 
-    Raises LookupError, OverflowError, TypeError, ValueError or RecursionError: the bytes are something else.
+    Raises LookupError, OverflowError, TypeError, ValueError, RecursionError or struct.error: the bytes are something else.
     """
 
     def members(self) -> dict[str, Any]:
         """The rest of an object, up to its brace."""
         found: dict[str, Any] = {}
-        while (mark := self._take(1)) != b"}":
-            name = self._take(self._value(mark)).decode()
-            found[name] = self._value(self._take(1))
+        while (mark := self.read(1)) != b"}":
+            name = self.read(self._value(mark)).decode()
+            found[name] = self._value(self.read(1))
         return found
 
     def _value(self, mark: bytes) -> Any:
         if mark == b"{":
             return self.members()
         if mark == b"S":
-            return self._take(self._value(self._take(1))).decode()
+            return self.read(self._value(self.read(1))).decode()
         if mark == b"[":
-            return self._array(self._take(1))
-        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self._take(_NUMBERS[mark].size))[0]
+            return self._array(self.read(1))
+        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self.read(_NUMBERS[mark].size))[0]
 
     def _array(self, mark: bytes) -> None:
         """Of one type of numbers (`$`), or of any, behind its length. XGBoost writes no others."""
         if mark == b"$":
-            size = _NUMBERS[self._take(2)[:1]].size
-            self._take(self._value(self._take(1)) * size)
+            size = _NUMBERS[self.read(2)[:1]].size
+            self.read(self._value(self.read(1)) * size)
         elif mark == b"#":
-            for _ in range(self._value(self._take(1))):  # each takes a byte at least, so the end of the file is the latest end
-                self._value(self._take(1))
+            for _ in range(self._value(self.read(1))):  # each takes a byte at least, so the end of the file is the latest end
+                self._value(self.read(1))
         else:
             raise ValueError
-
-    def _take(self, length: Any) -> bytes:
-        taken = self.read(length)
-        if len(taken) != length:
-            raise ValueError
-        return taken
 
 
 def _xgboost_binary(ends: Ends) -> Forest:

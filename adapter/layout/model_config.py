@@ -47,10 +47,8 @@ BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
 ENSEMBLE = "ensemble"
-PLATFORMS = {
-    "tensorrt_plan": "tensorrt", "onnxruntime_onnx": "onnxruntime", "tensorflow_savedmodel": "tensorflow", "ensemble": ENSEMBLE,
-    "tensorflow_graphdef": "tensorflow", "pytorch_libtorch": "pytorch", "pytorch_aoti": "pytorch", "torch_aoti": "pytorch",
-}  # fmt: skip
+_NAMES = "tensorrt_plan onnxruntime_onnx tensorflow_savedmodel tensorflow_graphdef pytorch_libtorch pytorch_aoti ensemble"
+PLATFORMS = {name: name.partition("_")[0] for name in _NAMES.split()} | {"torch_aoti": "pytorch"}
 """What Triton knows by an older word → the backend that serves it."""
 _GPU_BACKENDS = ("tensorrt", "onnxruntime", "pytorch")
 ALL_GPUS = 1000
@@ -96,11 +94,6 @@ class ModelConfig:
         """What serves the model: the config's backend, or that of its platform; where it says neither, this one, of the model's type."""
         platform = str(self.said.platform)
         return ENSEMBLE if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
-
-    @property
-    def is_decoupled(self) -> bool:
-        """Whether the model answers a request any number of times; the vLLM backend sees to it, whatever its config says."""
-        return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
 
     @property
     def concurrency(self) -> int:

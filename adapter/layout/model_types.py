@@ -19,11 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from adapter.layout.tree import LayoutError, Tree, shortened
-from adapter.model import SourceFile
-
-Placed = dict[str, SourceFile]
-"""Path inside the version directory → file."""
-
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _TREELITE = "import joblib, treelite; treelite.sklearn.import_model(joblib.load('{}')).serialize('checkpoint.tl')"
@@ -38,7 +33,7 @@ _FOREIGN = {
 """Backend → endings of what users of other servers keep and what must be said of it: converting such a file runs its code."""
 
 
-def _no_config(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
+def _no_config(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Tree:
     raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
 
 
@@ -50,7 +45,7 @@ def is_recognised(kind: ModelType, tree: Tree) -> bool:
     return not set(names).isdisjoint(tree.file_names) or len(_own_files(kind, tree)) == 1
 
 
-def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
+def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Tree:
     """A model of one file with a fixed name, or one of several that tell its format; other files stay beside it."""
     inner = _entered(kind, tree).visible
     if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
@@ -63,28 +58,28 @@ def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     return _renamed(inner, chosen, name)
 
 
-def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Tree:
     """A file of a fixed name with everything beside it, left as it is: modules, weights of a local model, adapters, templates."""
     if is_single_file:
         return _renamed(tree, tree.file_names[0], kind.file_name)
     inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible
     if kind.file_name not in inner.file_names:
         raise LayoutError(f"there is no {kind.file_name}{' with the arguments of the vLLM engine' * (kind.name == 'vllm')}")
-    return dict(inner.files)
+    return inner
 
 
-def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Tree:
     """A single file, or a directory in which external data lies beside the model."""
     visible = tree.visible
     if len(visible.files) == 1 and visible.file_names:
         return _one_file(kind, visible, is_single_file)
     if kind.directory_name in visible.directory_names and len(visible.names) > 1:
-        return dict(visible.files)
+        return visible
     inner = _entered(kind, tree).visible
-    return Tree(_renamed(inner, _chosen_file(kind, inner), kind.file_name)).prefixed(kind.directory_name)
+    return _renamed(inner, _chosen_file(kind, inner), kind.file_name).prefixed(kind.directory_name)
 
 
-def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
+def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Tree:
     """A SavedModel, known by the name of its file, or a GraphDef."""
     inner = _entered(kind, tree).visible
     is_alone = len(inner.files) == 1 and bool(inner.file_names)
@@ -92,7 +87,7 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
         return inner.prefixed(kind.directory_name)
     _refuse_foreign(kind, inner)
     if kind.directory_name in inner.directory_names:
-        return dict(inner.files)
+        return inner
     own = inner.file_names if is_alone else _own_files(kind, inner)
     if kind.file_name and len(own) == 1 and "variables" not in inner.names:
         return _renamed(inner, own[0], kind.file_name)
@@ -101,7 +96,7 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     return inner.prefixed(kind.directory_name)
 
 
-def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Tree:
     """The graph and its weights, which OpenVINO finds by the graph's name."""
     inner = _entered(kind, tree).visible
     graph = _chosen_file(kind, inner)
@@ -109,7 +104,7 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     if weights not in inner.file_names:
         where = "; the model path must be the directory of both" if is_single_file else ""
         raise LayoutError(f"the weights {shortened(weights)} of {shortened(graph)} are not there{where}")
-    return _renamed(Tree(_renamed(inner, graph, kind.file_name)), weights, "model.bin")
+    return _renamed(_renamed(inner, graph, kind.file_name), weights, "model.bin")
 
 
 def _entered(kind: ModelType, tree: Tree) -> Tree:
@@ -128,12 +123,10 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
     if kind.file_name in tree.file_names:
         return kind.file_name
     named = [name for name in tree.file_names if name in kind.file_names]
-    own = named or _own_files(kind, tree)
+    own = named or _own_files(kind, tree) or (tree.file_names if len(tree.files) == 1 else [])
     if len(own) > 1:
         advice = "leave one of them" if named else f"name one of them {' or '.join(kind.file_names)}"
         raise LayoutError(f"{' and '.join(map(shortened, own[:3]))} could each be the model; {advice}")
-    if not own and len(tree.files) == 1:
-        own = tree.file_names
     if not own:
         raise LayoutError(f"no file could be told to be the {kind.name} model")
     return own[0]
@@ -144,7 +137,7 @@ def _own_files(kind: ModelType, tree: Tree) -> list[str]:
     return [name for name in tree.file_names if name.lower().endswith(tuple(kind.by_suffix))]
 
 
-def _renamed(tree: Tree, old: str, new: str) -> Placed:
+def _renamed(tree: Tree, old: str, new: str) -> Tree:
     """
     The tree with one file at its top renamed.
 
@@ -153,7 +146,7 @@ def _renamed(tree: Tree, old: str, new: str) -> Placed:
     """
     if old != new and new in tree.names:
         raise LayoutError(f"{shortened(old)} would be placed as {new}, which is there already")
-    return {new if path == old else path: file for path, file in tree.files.items()}
+    return Tree({new if path == old else path: file for path, file in tree.files.items()})
 
 
 def _refuse_foreign(kind: ModelType, tree: Tree) -> None:
@@ -187,9 +180,10 @@ class ModelType:
     """Name that a model of several files gets as a directory; empty puts them beside each other."""
     config: str = ""
     """What Triton must be told beside the files' names. Source: dali_backend's and vllm_backend's documentation."""
-    rule: Callable[[ModelType, Tree, bool], Placed] = _one_file
+    rule: Callable[[ModelType, Tree, bool], Tree] = _one_file
     """
-    Names the files of one version. Where the last argument is true the model path is a file: it is the model, whatever its name.
+    Names the files of one version, in a tree of its directory. Where the last argument is true the model path is a file: it is the
+    model, whatever its name.
 
     Raises LayoutError: no file can be told to be the model.
     """
@@ -209,7 +203,7 @@ class ModelType:
 UNKNOWN = ModelType(
     "",
     expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
-    rule=lambda _kind, tree, _is_single_file: dict(tree.files),
+    rule=lambda _kind, tree, _is_single_file: tree,
 )
 _XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
 _FORESTS = f"{_XGBOOST} .txt=model.txt .tl=checkpoint.tl"

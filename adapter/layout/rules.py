@@ -45,8 +45,7 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    candidates = {} if listing.is_single_file else bundles.candidates(_tree(listing, spec))
-    configs = list(filter(None, candidates.values()))
+    configs = list(filter(None, bundles.candidates(_tree(listing, spec)).values()))
     if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES and len(configs) > 1:
         raise InvalidModel(f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}")
     return (*configs, *filter(None, [listing.schema]))
@@ -66,7 +65,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     configs: Mapping[str, ModelConfig] = {}
     try:
         _check_paths(file.path for file in listing.files)
-        configs = {} if listing.is_single_file else bundles.read(tree, contents)
+        configs = bundles.read(tree, contents)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
@@ -123,14 +122,10 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         kind = TYPES["vllm"]
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
-    if is_single_file and FILE_NAME in tree.files:
-        raise LayoutError(
-            "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
-        )
-    inside = Tree(kind.rule(kind, inner, is_single_file))
+    inside = kind.rule(kind, inner, is_single_file)
     if not inside:
         raise LayoutError("there are no files of a model")
-    whole = Tree({**beside.files, **inside.prefixed(directory)})
+    whole = Tree({**beside.files, **inside.prefixed(directory).files})
     if kind.backend == backends.FIL:
         layout = bundles.native(kind, spec.model_id, model_config.read(b""), None, whole)
         return replace(layout, questions=backends.forest(kind, inside, directory, schema_content))

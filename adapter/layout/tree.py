@@ -71,16 +71,14 @@ class Tree:
 
     def opened(self, *ignored: str) -> Iterator[Tree]:
         """The directory, then what is in the one directory that is all of it, and so on; names that are ignored may lie beside it."""
-        tree: Tree | None = self
-        while tree is not None:
-            yield tree
-            entries = tree.visible.without(*ignored)
-            is_all = len(entries.directory_names) == 1 and not entries.file_names
-            tree = entries.below(entries.directory_names[0]) if is_all else None
+        yield self
+        entries = self.visible.without(*ignored)
+        if len(entries.names) == 1 and entries.directory_names:
+            yield from entries.below(entries.names[0]).opened(*ignored)
 
-    def prefixed(self, directory: str) -> dict[str, SourceFile]:
-        """The files by their path as seen from above this directory."""
-        return {f"{directory}/{path}": file for path, file in self.files.items()}
+    def prefixed(self, directory: str) -> Tree:
+        """The same, in a directory of this name."""
+        return Tree({f"{directory}/{path}": file for path, file in self.files.items()})
 
 
 def clash(paths: Iterable[str]) -> str | None:
