@@ -46,7 +46,6 @@ MAX_BYTES = 1024 * 1024
 BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
-ENSEMBLE = "ensemble"
 _NAMES = "tensorrt_plan onnxruntime_onnx tensorflow_savedmodel tensorflow_graphdef pytorch_libtorch pytorch_aoti ensemble"
 PLATFORMS = {name: name.partition("_")[0] for name in _NAMES.split()} | {"torch_aoti": "pytorch"}
 """What Triton knows by an older word → the backend that serves it."""
@@ -88,12 +87,12 @@ class ModelConfig:
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton only routes tensors between other models: nothing is loaded from files."""
-        return self.said.platform == ENSEMBLE or bool(self.said.HasField("ensemble_scheduling"))
+        return self.said.platform == "ensemble" or bool(self.said.HasField("ensemble_scheduling"))
 
     def backend(self, otherwise: str = "") -> str:
         """What serves the model: the config's backend, or that of its platform; where it says neither, this one, of the model's type."""
         platform = str(self.said.platform)
-        return ENSEMBLE if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
+        return "ensemble" if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
 
     @property
     def concurrency(self) -> int:
@@ -211,9 +210,8 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
     except (text_format.ParseError, ValueError) as error:
         line = error.GetLine() if isinstance(error, text_format.ParseError) else None
         _, offset, _ = found[(line or len(found) - 1) - 1]
-        words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
-        if isinstance(error.__context__, UnicodeError):
-            words = "not UTF-8"
+        is_text = not isinstance(error.__context__, UnicodeError)
+        words = str(error).rpartition("': ")[2].rpartition(" : ")[2] if is_text else "not UTF-8"
         shown = "".join(letter if letter.isprintable() else "?" for letter in words[:200])
         raise Problem(offset, f"{_field_at(fields, offset)}: {shown}") from error
     return said

@@ -62,10 +62,9 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
     tree = _tree(listing, spec)
     schema_content = None if listing.schema is None else contents[listing.schema]
-    configs: Mapping[str, ModelConfig] = {}
+    _check_paths(file.path for file in listing.files)
+    configs = bundles.read(tree, contents)
     try:
-        _check_paths(file.path for file in listing.files)
-        configs = bundles.read(tree, contents)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
@@ -89,8 +88,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
 
 def asked(layout: Layout) -> tuple[SourceFile, ...]:
     """The files whose ends `finished` needs, each once; none where the layout is finished."""
-    parts = (layout, *layout.inner.values())
-    return tuple({part.links[path]: None for part in parts for path in part.questions})
+    return tuple({part.links[path]: None for part in (layout, *layout.inner.values()) for path in part.questions})
 
 
 def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
@@ -129,13 +127,11 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     if kind.backend == backends.FIL:
         layout = bundles.native(kind, spec.model_id, model_config.read(b""), None, whole)
         return replace(layout, questions=backends.forest(kind, inside, directory, schema_content))
-    text = kind.config
+    text = kind.config or (f'backend: "{kind.backend}"\n' if kind.backend and schema_content is not None else "")
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
     elif kind.name == "pytorch":
         text = AOTI
-    if schema_content is not None and kind.backend:
-        text = text or f'backend: "{kind.backend}"\n'
     layout = bundles.native(kind, spec.model_id, model_config.read(text.encode()), schema_content, whole)
     return layout if text or schema_content is not None else replace(layout, written={})
 
