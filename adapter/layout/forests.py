@@ -67,7 +67,7 @@ class Unreliable(Exception):
     """The file does not say it, or contradicts itself; one clause says what."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Forest:
     """What the FIL backend will read from one file."""
 
@@ -161,20 +161,15 @@ class _Ubjson(BytesIO):
             return self.members()
         if mark == b"S":
             return self.read(self._value(self.read(1))).decode()
-        if mark == b"[":
-            return self._array(self.read(1))
-        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self.read(_NUMBERS[mark].size))[0]
-
-    def _array(self, mark: bytes) -> None:
-        """Of one type of numbers (`$`), or of any, behind its length. XGBoost writes no others."""
-        if mark == b"$":
-            size = _NUMBERS[self.read(2)[:1]].size
-            self.read(self._value(self.read(1)) * size)
-        elif mark == b"#":
-            for _ in range(self._value(self.read(1))):  # each takes a byte at least, so the end of the file is the latest end
+        if mark == b"[":  # of one type of numbers (`$`), or of any (`#`), behind its length: XGBoost writes no others
+            is_packed = self.read(1) == b"$"
+            size = _NUMBERS[self.read(2)[:1]].size if is_packed else 0
+            count = self._value(self.read(1))
+            self.read(size * count)
+            for _ in range(0 if is_packed else count):  # each takes a byte at least, so the end of the file is the latest end
                 self._value(self.read(1))
-        else:
-            raise ValueError
+            return None
+        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self.read(_NUMBERS[mark].size))[0]
 
 
 def _xgboost_binary(ends: Ends) -> Forest:
@@ -195,7 +190,7 @@ def _xgboost(model_type: str, objective: str, *, features: int, classes: int, ta
     if classes < int(objective.startswith("multi:")) or min(classes, targets) > 1:
         raise Unreliable(f"its objective is {objective[:_MOST_NAME]}, and it says num_class {classes} and {targets} targets")
     is_binary = objective.startswith("binary:") and classes <= 1 and targets == 1
-    return Forest(model_type=model_type, features=features, classes=max(classes, 1), targets=targets, is_binary=is_binary)
+    return Forest(model_type, features, max(classes, 1), targets, is_binary)
 
 
 def _lightgbm(ends: Ends) -> Forest:
@@ -212,7 +207,7 @@ def _lightgbm(ends: Ends) -> Forest:
     if trees != classes or is_several != (name in _SEVERAL_CLASSES or classes > 1):
         raise Unreliable(f"it says num_class={classes}, and its objective or num_tree_per_iteration something else")
     features = _number(keys.get("max_feature_idx", ""), "max_feature_idx") + 1
-    return Forest(model_type="lightgbm", features=features, classes=classes, is_binary=name == "binary")
+    return Forest("lightgbm", features, classes, is_binary=name == "binary")
 
 
 def _number(text: Any, what: str) -> int:
@@ -232,8 +227,7 @@ def _treelite(ends: Ends) -> Forest:
         major, minor, _patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
         is_known = {3: minor == 9, 4: {threshold, leaf} <= {2, 3}}.get(major)
         if is_known and (said := (_version_3 if major == 3 else _version_4)(ends.head)):
-            classes, targets, is_binary = said
-            return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
+            return Forest("treelite_checkpoint", features, *said)
     raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")
 
 
