@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from adapter.layout.tree import LayoutError, Tree, shortened
 
@@ -109,13 +110,8 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Tree:
 
 def _entered(kind: ModelType, tree: Tree) -> Tree:
     """Step into a directory that is the only entry; deeper ones only when a model is found there."""
-    found = tree
-    for depth, inner in enumerate(tree.opened()):
-        if is_recognised(kind, inner):
-            return inner
-        if depth == 1:
-            found = inner
-    return found
+    found = (inner for inner in tree.opened() if is_recognised(kind, inner))
+    return next(found, None) or next(islice(tree.opened(), 1, 2), tree)
 
 
 def _chosen_file(kind: ModelType, tree: Tree) -> str:

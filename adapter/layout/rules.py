@@ -191,10 +191,8 @@ def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     adapter.
     """
     tree = Tree({file.path: file for file in listing.files})
-    for inner in islice(tree.opened(OPTIONS_FILE), MOST_WRAPPERS if spec and spec.folders else 0):
-        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.candidates(inner):
-            return inner
-    return tree
+    levels = islice(tree.opened(OPTIONS_FILE), MOST_WRAPPERS if spec and spec.folders else 0)
+    return next((inner for inner in levels if bundles.candidates(inner) or any(map(is_version, inner.directory_names))), tree)
 
 
 def _check_paths(paths: Iterable[str]) -> None:

@@ -71,10 +71,12 @@ class Tree:
 
     def opened(self, *ignored: str) -> Iterator[Tree]:
         """The directory, then what is in the one directory that is all of it, and so on; names that are ignored may lie beside it."""
-        yield self
-        entries = self.visible.without(*ignored)
-        if len(entries.names) == 1 and entries.directory_names:
-            yield from entries.below(entries.names[0]).opened(*ignored)
+        tree: Tree | None = self  # one at a time: many files at many levels are much
+        while tree is not None:
+            yield tree
+            entries = tree.visible.without(*ignored)
+            is_all = len(entries.names) == 1 and not entries.file_names
+            tree = entries.below(entries.names[0]) if is_all else None
 
     def prefixed(self, directory: str) -> Tree:
         """The same, in a directory of this name."""
