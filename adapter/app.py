@@ -65,7 +65,7 @@ async def _serve(settings: Settings) -> NoReturn:
         log.info(
             "adapter.started",
             listens=adapter.spi.addresses if adapter.spi else [],
-            triton=settings.triton.target,
+            triton=settings.triton.reach.target,
             memory_bytes=capacity.container_memory_bytes,  # users ask what the capacity is made of
             buffer_bytes=capacity.buffer_bytes,
             capacity_bytes=capacity.capacity_bytes,

@@ -137,11 +137,8 @@ def _probe(chosen: argparse.Namespace) -> int:
 def _layout(chosen: argparse.Namespace) -> int:
     from adapter.verbs import layout  # noqa: PLC0415 - only for this verb
 
-    params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
-    if chosen.allow_decoupled:
-        params["adapter.allowDecoupled"] = "true"
     try:
-        fits, text = layout.examine(chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params)
+        fits, text = layout.examine(chosen)
     except (AdapterError, OSError) as error:
         _complain(str(error) if isinstance(error, AdapterError) else f"{error.filename} cannot be read: {error.strerror}")
         return USAGE

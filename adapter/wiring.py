@@ -115,7 +115,7 @@ async def build(
         seconds = settings.capacity.load_timeout_ms / 1000
         metrics.LOAD_TIMEOUT_SECONDS.set(seconds)
         limits = Limits(settings.loads_at_once, settings.triton.load_threads, seconds, settings.triton.silent_seconds)
-        server = TritonServer(TritonClient(settings.triton.target, settings.triton.call_headers), repository, limits)
+        server = TritonServer(TritonClient(settings.triton.reach.target, settings.triton.call_headers), repository, limits)
         stack.push_async_callback(_close, server)
         memory = Watch(settings.volume.memory_path, settings.triton.metrics_endpoint, settings.capacity, journal)
         lifecycle = RuntimeLifecycle(
@@ -191,7 +191,7 @@ async def _fronts(
     from adapter.fronts.v2 import routes as v2  # noqa: PLC0415
     from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
 
-    inference = TritonInference(settings.triton.target, settings.triton.call_headers)
+    inference = TritonInference(settings.triton.reach.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
 
     async def beside(model: KnownModel, path: str, most_bytes: int) -> bytes | None:

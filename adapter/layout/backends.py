@@ -84,8 +84,7 @@ def _python_file(kind: ModelType, name: str, config: ModelConfig, tree: Tree) ->
         return own or _PYTHON_FILE if config.backend() == "python" else None
     if own:
         return own if own == _PYTHON_FILE and config.said.platform not in PLATFORMS else None
-    names = sorted(tree.directory_names, key=lambda name: name.encode("utf-8", "surrogatepass"))
-    seen = tree.below(names[0]) if names else Tree({})  # Triton looks into this one; it need not be a version
+    seen = tree.below(next(iter(tree.directory_names), ""))  # Triton looks into this one; it need not be a version
     if config.said.platform or not _EARLIER.isdisjoint(seen.names):
         return None
     if kind.backend == "python" or _PYTHON_FILE in seen.names:
@@ -134,7 +133,7 @@ def forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes
     Raises:
         InvalidModel: the schema cannot be used, whatever is in the file.
     """
-    name = next(name for name in kind.file_names if name in version.file_names)
+    usual, name = next(known for known in FORMATS.items() if known[1] in kind.file_names and known[1] in version.file_names)
     wanted: list[Tensor] = []
     for own, side in zip((INPUT, OUTPUT), schema.read(schema_content, FIL_BATCH_SIZE), strict=True):
         for tensor in side:
@@ -144,7 +143,6 @@ def forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes
             if tensor.data_type != "TYPE_FP32":
                 raise InvalidModel(f"the schema gives {own} another datatype than FP32, the only one of the FIL backend")
         wanted += side or [Tensor(own, "TYPE_FP32", (VARIABLE,))]
-    usual = next(word for word, usual in FORMATS.items() if usual == name)
     return {f"{directory}/{name}": partial(_written, version.files[name].path, directory, usual, wanted)}
 
 

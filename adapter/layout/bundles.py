@@ -21,11 +21,11 @@ Pure: knows a listing and the contents of its configs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import islice
 
+from adapter.errors import some
 from adapter.layout import backends, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
@@ -34,8 +34,6 @@ from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_nam
 from adapter.parameters import TOP_MODEL
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
-_FILES_ELSEWHERE = frozenset({"tensorrtllm"})
-"""Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 MOST_MODELS = 100
 """Of one bundle; each has a config to be read before anything is pulled. What has more is not taken for a bundle."""
 
@@ -44,6 +42,7 @@ MOST_CONFIG_BYTES = 4 * 1024 * 1024
 
 _MOST_HINTS = 3
 _DECOUPLED = f"the model is decoupled: {backends.DECOUPLED}; ask Triton itself, or serve a model that is not decoupled"
+_ALONE = "describes a model, but there is no model file beside it; the model path must be the directory of both"
 _ITSELF = ""
 """Stands for the directory of the bundle, where that is the top model."""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
@@ -54,7 +53,12 @@ def candidates(tree: Tree) -> Mapping[str, SourceFile | None]:
     own = {_ITSELF: tree.files[FILE_NAME]} if FILE_NAME in tree.file_names else {}
     if not own and any(name in _MODEL_FILES for name in tree.names):
         return {}
-    found = {name: tree.files.get(f"{name}/{FILE_NAME}") for name in islice(_natives(tree), MOST_MODELS + 1)}
+    found: dict[str, SourceFile | None] = {}
+    for name in tree.directory_names:
+        if not (is_residue(name) or is_version(name) or is_odd(name)):
+            inner = tree.below(name)
+            if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):  # one without a config needs a version
+                found[name] = inner.files.get(FILE_NAME)
     is_bundle = (own or len(found) > 1) and len(found) <= MOST_MODELS and any(found.values())
     return own | found if is_bundle else own
 
@@ -89,11 +93,8 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
     """
     top = _ITSELF if _ITSELF in configs else _top(spec, configs)
     names = {name: inner_name(spec.model_id, name) for name in configs if name != top}
-    for name, full in names.items():
-        if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
-            raise LayoutError(
-                f"the model id and the directory name {shortened(name)} are too long together for a name of {MAX_ID_BYTES} bytes"
-            )
+    if long := [name for name, full in names.items() if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES]:
+        raise LayoutError(f"the model id and the directory name {shown(long, 1)} are too long together for a name of {MAX_ID_BYTES} bytes")
     if names:
         _check_references(top, configs)
     layouts = {}
@@ -107,13 +108,16 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
             raise LayoutError(_of(directory, str(error))) from error
     if not names:
         return layouts[top]
-    with_top = _with_top(top, configs)
+    order, with_top = _callers_last(configs), {top}
+    for name in reversed(order):  # Triton loads what steps lead to together; one that is decoupled makes all of it so
+        if name in with_top:
+            with_top.update(reference.name for reference in configs[name].references if reference.is_step)
     warnings = [_of(directory, warning) for directory in sorted(with_top) for warning in layouts[directory].warnings]
     hints = [_of(directory, layout.hint) for directory, layout in layouts.items() if layout.hint]
     return replace(
         layouts[top],
         inner={full: layouts[name] for name, full in names.items()},
-        loaded_first=tuple(names[name] for name in _callers_last(configs) if name not in with_top),
+        loaded_first=tuple(names[name] for name in order if name not in with_top),
         hint="; ".join(hints[:_MOST_HINTS]),
         warnings=tuple(warnings[:_MOST_HINTS]),
     )
@@ -121,15 +125,6 @@ def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], sc
 
 def _of(directory: str, words: str) -> str:
     return f"{shortened(directory)}: {words}" if directory else words
-
-
-def _natives(tree: Tree) -> Iterator[str]:
-    """The directories at the top that are laid out as models; one without a config needs a version."""
-    for name in tree.directory_names:
-        if not (is_residue(name) or is_version(name) or is_odd(name)):
-            inner = tree.below(name)
-            if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
-                yield name
 
 
 def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
@@ -160,17 +155,7 @@ def _check_references(top: str, configs: Mapping[str, ModelConfig]) -> None:
                 raise LayoutError(f"{where} names {top}, which is the top model of the bundle")
 
 
-def _with_top(top: str, configs: Mapping[str, ModelConfig]) -> set[str]:
-    """The top model, and those that steps lead to from it: Triton loads them together, and one that is decoupled makes all of it so."""
-    with_top: set[str] = set()
-    pending = {top}
-    while pending:
-        with_top |= pending
-        pending = {reference.name for name in pending for reference in configs[name].references if reference.is_step} - with_top
-    return with_top
-
-
-def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
+def _callers_last(configs: Mapping[str, ModelConfig]) -> tuple[str, ...]:
     """A model that is called comes before its caller."""
     try:
         called = {directory: [reference.name for reference in config.references] for directory, config in configs.items()}
@@ -180,10 +165,10 @@ def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
 
 
 def native(
-    kind: ModelType, name: str, config: ModelConfig | None, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str] = {}
+    kind: ModelType, name: str, config: ModelConfig, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str] = {}
 ) -> Layout:
     """
-    The tree without the versions that Triton will not serve, and with the config rewritten for this name; None needs none.
+    The tree without the versions that Triton will not serve, and with the config rewritten for this name.
 
     `names` are new ones for other models.
 
@@ -191,8 +176,6 @@ def native(
         LayoutError: nothing that Triton could load, or something that would wedge it.
         InvalidModel: the schema does not go with the config.
     """
-    has_config = config is not None or schema_content is not None
-    config = config or ModelConfig()
     served, made = _served(config, tree)
     kept = frozenset(served)
     # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
@@ -204,12 +187,12 @@ def native(
     final = config if schema_content is None else model_config.read(written, f"the {FILE_NAME} that the schema makes")
     return Layout(
         links=dict(rest.files),
-        written={FILE_NAME: written} if has_config else {},
+        written={FILE_NAME: written},
         directories=made,
         copies=config.copies(kind.backend),
         gpus=config.gpus(kind.backend),
         hint=backends.hint(kind, final, rest.below(served[0])),
-        warnings=(_DECOUPLED,) if config.is_decoupled else (),
+        warnings=(_DECOUPLED,) if config.said.backend == "vllm" or config.said.model_transaction_policy.decoupled else (),
         questions=backends.forest_questions(final, rest, served),
     )
 
@@ -221,15 +204,19 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[tuple[str, ...], tuple[str
     versions = [name for name in tree.directory_names if is_version(name)]
     made: tuple[str, ...] = ()
     if not versions:
-        if not (config.is_ensemble or config.said.backend in _FILES_ELSEWHERE):
+        if not (config.is_ensemble or config.said.backend == "tensorrtllm"):  # a parameter says where its engine is
+            if len(tree.files) == 1:
+                raise LayoutError(f"{FILE_NAME} {_ALONE}")
             file = next(filter(is_version, tree.file_names), None)
             is_file = file and f"{file} is a file, a version directory is expected"
             raise LayoutError(is_file or f"there is no version directory beside {FILE_NAME}")
         made = tuple(filter(is_version, map(str, config.said.version_policy.specific.versions or (1,))))[:1]
     if served := config.served(versions or made):
         return served, made
-    found = f"only {_directories(versions)}" if versions else "no version directory"
-    raise LayoutError(f"version_policy asks for {config.policy}, and there is {found}")
+    policy, found = config.said.version_policy, f"only {_directories(versions)}" if versions else "no version directory"
+    named = f"specific versions {some([*map(str, policy.specific.versions)], 10) or '(none)'}"
+    asked = named if policy.HasField("specific") else f"the latest {policy.latest.num_versions}"
+    raise LayoutError(f"version_policy asks for {asked}, and there is {found}")
 
 
 def _directories(names: list[str]) -> str:

@@ -22,6 +22,7 @@ and `docs/serialization/v3.rst`, `v4.rst`.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class Unreliable(Exception):
     """The file does not say it, or contradicts itself; one clause says what."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Forest:
     """What the FIL backend will read from one file."""
 
@@ -110,8 +111,7 @@ def read(model_type: str, ends: Ends) -> Forest:
         return _lightgbm(ends)
     if model_type == "treelite_checkpoint":
         return _treelite(ends)
-    start = ends.head.lstrip(b" \t\r\n")
-    if start[:1] == b"{" and (start[1:2] in (b'"', b"}") or start[1:2].isspace()):
+    if re.match(rb'\s*{["}\s]', ends.head):
         return _from_learner("xgboost_json", ends)
     return _from_learner("xgboost_ubj", ends) if ends.head[:2] in (b"{L", b"{i", b"{U", b"{I", b"{l") else _xgboost_binary(ends)
 
@@ -122,7 +122,7 @@ def _from_learner(model_type: str, ends: Ends) -> Forest:
         said = _json(ends) if model_type == "xgboost_json" else _ubjson(ends)
         counts, name = {"num_target": "1"} | said[_KEY], str(said["objective"]["name"])
         classes, targets, features = (_number(counts[key], key) for key in ("num_class", "num_target", "num_feature"))
-    except (LookupError, OverflowError, TypeError, ValueError, RecursionError):
+    except (LookupError, OverflowError, TypeError, ValueError, RecursionError, struct.error):
         raise Unreliable(f"it has no {_KEY} and objective at its end, as XGBoost writes them") from None
     return _xgboost(model_type, name, features=features, classes=classes, targets=targets)
 
@@ -143,44 +143,33 @@ def _ubjson(ends: Ends) -> Any:
 
 class _Ubjson(BytesIO):
     """
-    Reads forwards; items of arrays are left out. Never makes more than it was given.
+    Reads forwards; items of arrays are left out. Never makes more than it was given. A text that is cut is no error: what follows is.
 
-    Raises LookupError, OverflowError, TypeError, ValueError or RecursionError: the bytes are something else.
+    Raises LookupError, OverflowError, TypeError, ValueError, RecursionError or struct.error: the bytes are something else.
     """
 
     def members(self) -> dict[str, Any]:
         """The rest of an object, up to its brace."""
         found: dict[str, Any] = {}
-        while (mark := self._take(1)) != b"}":
-            name = self._take(self._value(mark)).decode()
-            found[name] = self._value(self._take(1))
+        while (mark := self.read(1)) != b"}":
+            name = self.read(self._value(mark)).decode()
+            found[name] = self._value(self.read(1))
         return found
 
     def _value(self, mark: bytes) -> Any:
         if mark == b"{":
             return self.members()
         if mark == b"S":
-            return self._take(self._value(self._take(1))).decode()
-        if mark == b"[":
-            return self._array(self._take(1))
-        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self._take(_NUMBERS[mark].size))[0]
-
-    def _array(self, mark: bytes) -> None:
-        """Of one type of numbers (`$`), or of any, behind its length. XGBoost writes no others."""
-        if mark == b"$":
-            size = _NUMBERS[self._take(2)[:1]].size
-            self._take(self._value(self._take(1)) * size)
-        elif mark == b"#":
-            for _ in range(self._value(self._take(1))):  # each takes a byte at least, so the end of the file is the latest end
-                self._value(self._take(1))
-        else:
-            raise ValueError
-
-    def _take(self, length: Any) -> bytes:
-        taken = self.read(length)
-        if len(taken) != length:
-            raise ValueError
-        return taken
+            return self.read(self._value(self.read(1))).decode()
+        if mark == b"[":  # of one type of numbers (`$`), or of any (`#`), behind its length: XGBoost writes no others
+            is_packed = self.read(1) == b"$"
+            size = _NUMBERS[self.read(2)[:1]].size if is_packed else 0
+            count = self._value(self.read(1))
+            self.read(size * count)
+            for _ in range(0 if is_packed else count):  # each takes a byte at least, so the end of the file is the latest end
+                self._value(self.read(1))
+            return None
+        return _WORDS[mark] if mark in _WORDS else _NUMBERS[mark].unpack(self.read(_NUMBERS[mark].size))[0]
 
 
 def _xgboost_binary(ends: Ends) -> Forest:
@@ -201,7 +190,7 @@ def _xgboost(model_type: str, objective: str, *, features: int, classes: int, ta
     if classes < int(objective.startswith("multi:")) or min(classes, targets) > 1:
         raise Unreliable(f"its objective is {objective[:_MOST_NAME]}, and it says num_class {classes} and {targets} targets")
     is_binary = objective.startswith("binary:") and classes <= 1 and targets == 1
-    return Forest(model_type=model_type, features=features, classes=max(classes, 1), targets=targets, is_binary=is_binary)
+    return Forest(model_type, features, max(classes, 1), targets, is_binary)
 
 
 def _lightgbm(ends: Ends) -> Forest:
@@ -218,7 +207,7 @@ def _lightgbm(ends: Ends) -> Forest:
     if trees != classes or is_several != (name in _SEVERAL_CLASSES or classes > 1):
         raise Unreliable(f"it says num_class={classes}, and its objective or num_tree_per_iteration something else")
     features = _number(keys.get("max_feature_idx", ""), "max_feature_idx") + 1
-    return Forest(model_type="lightgbm", features=features, classes=classes, is_binary=name == "binary")
+    return Forest("lightgbm", features, classes, is_binary=name == "binary")
 
 
 def _number(text: Any, what: str) -> int:
@@ -238,8 +227,7 @@ def _treelite(ends: Ends) -> Forest:
         major, minor, _patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
         is_known = {3: minor == 9, 4: {threshold, leaf} <= {2, 3}}.get(major)
         if is_known and (said := (_version_3 if major == 3 else _version_4)(ends.head)):
-            classes, targets, is_binary = said
-            return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
+            return Forest("treelite_checkpoint", features, *said)
     raise Unreliable("it does not begin as a Treelite checkpoint of version 4 or 3.9, or its first numbers do not go together")
 
 

@@ -28,13 +28,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
-from adapter.errors import InvalidModel, some
+from adapter.errors import InvalidModel
 from adapter.layout.schema import Schema, Tensor
 from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position, quoted, scan, splice, tokens, unquoted
 from adapter.layout.tree import shortened
@@ -46,11 +46,8 @@ MAX_BYTES = 1024 * 1024
 BLS_KEY = "bls_model."
 TENSORRT_LLM_KEY = "tensorrt_llm_model_name"
 """What TensorRT-LLM's stock BLS model calls such a parameter."""
-ENSEMBLE = "ensemble"
-PLATFORMS = {
-    "tensorrt_plan": "tensorrt", "onnxruntime_onnx": "onnxruntime", "tensorflow_savedmodel": "tensorflow", "ensemble": ENSEMBLE,
-    "tensorflow_graphdef": "tensorflow", "pytorch_libtorch": "pytorch", "pytorch_aoti": "pytorch", "torch_aoti": "pytorch",
-}  # fmt: skip
+_NAMES = "tensorrt_plan onnxruntime_onnx tensorflow_savedmodel tensorflow_graphdef pytorch_libtorch pytorch_aoti ensemble"
+PLATFORMS = {name: name.partition("_")[0] for name in _NAMES.split()} | {"torch_aoti": "pytorch"}
 """What Triton knows by an older word → the backend that serves it."""
 _GPU_BACKENDS = ("tensorrt", "onnxruntime", "pytorch")
 ALL_GPUS = 1000
@@ -79,28 +76,23 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A config. The default is an absent or empty file."""
+    """A config; an absent one is an empty one."""
 
-    text: str = field(default="", repr=False)
-    fields: tuple[Field, ...] = field(default=(), repr=False)
+    text: str
+    fields: tuple[Field, ...]
     """Those of the text."""
-    said: Any = field(default_factory=model_config_pb2.ModelConfig, repr=False)
+    said: Any
     """What protobuf reads in it: Triton's `ModelConfig`, without what is newer than that."""
 
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton only routes tensors between other models: nothing is loaded from files."""
-        return self.said.platform == ENSEMBLE or bool(self.said.HasField("ensemble_scheduling"))
+        return self.said.platform == "ensemble" or bool(self.said.HasField("ensemble_scheduling"))
 
     def backend(self, otherwise: str = "") -> str:
         """What serves the model: the config's backend, or that of its platform; where it says neither, this one, of the model's type."""
         platform = str(self.said.platform)
-        return ENSEMBLE if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
-
-    @property
-    def is_decoupled(self) -> bool:
-        """Whether the model answers a request any number of times; the vLLM backend sees to it, whatever its config says."""
-        return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
+        return "ensemble" if self.is_ensemble else self.said.backend or PLATFORMS.get(platform, platform) or otherwise
 
     @property
     def concurrency(self) -> int:
@@ -148,14 +140,6 @@ class ModelConfig:
         kinds = {group.kind for group in said.instance_group} or {group.KIND_AUTO}
         on_gpus = kinds - {group.KIND_CPU} if self.backend(otherwise) in _GPU_BACKENDS else kinds & {group.KIND_GPU}
         return ALL_GPUS if on_gpus else 0
-
-    @property
-    def policy(self) -> str:
-        """What `version_policy` asks for, in words."""
-        said = self.said.version_policy
-        if said.HasField("specific"):
-            return f"specific versions {some([*map(str, said.specific.versions)], 10) or '(none)'}"
-        return f"the latest {said.latest.num_versions}" if said.HasField("latest") else "all versions"
 
     def served(self, versions: Iterable[str]) -> tuple[str, ...]:
         """Those of the existing versions that Triton loads, highest first."""
@@ -226,9 +210,8 @@ def _said(text: str, fields: tuple[Field, ...]) -> Any:
     except (text_format.ParseError, ValueError) as error:
         line = error.GetLine() if isinstance(error, text_format.ParseError) else None
         _, offset, _ = found[(line or len(found) - 1) - 1]
-        words = str(error).rpartition("': ")[2].rpartition(" : ")[2]
-        if isinstance(error.__context__, UnicodeError):
-            words = "not UTF-8"
+        is_text = not isinstance(error.__context__, UnicodeError)
+        words = str(error).rpartition("': ")[2].rpartition(" : ")[2] if is_text else "not UTF-8"
         shown = "".join(letter if letter.isprintable() else "?" for letter in words[:200])
         raise Problem(offset, f"{_field_at(fields, offset)}: {shown}") from error
     return said

@@ -15,17 +15,18 @@ Source: kserve/modelmesh-runtime-adapter (archived), `model-mesh-triton-adapter/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 
 from adapter.errors import InvalidModel
-from adapter.layout import backends, bundles, model_config, schema, textproto
+from adapter.layout import backends, bundles, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, is_recognised, model_type
-from adapter.layout.tree import RULE, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
+from adapter.layout.model_types import AOTI, TYPES, UNKNOWN, ModelType, is_recognised, model_type
+from adapter.layout.tree import RULE, LayoutError, Tree, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_PATHS, OPTIONS_FILE, Layout, Listing, ModelSpec, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
+from adapter.paths import path_problem
 from adapter.volume.trees import Ends
 
 MOST_WRAPPERS = 4
@@ -44,8 +45,7 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    candidates = {} if listing.is_single_file else bundles.candidates(_tree(listing, spec))
-    configs = list(filter(None, candidates.values()))
+    configs = list(filter(None, bundles.candidates(_tree(listing, spec)).values()))
     if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES and len(configs) > 1:
         raise InvalidModel(f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}")
     return (*configs, *filter(None, [listing.schema]))
@@ -62,10 +62,9 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
     tree = _tree(listing, spec)
     schema_content = None if listing.schema is None else contents[listing.schema]
-    configs: Mapping[str, ModelConfig] = {}
+    _check_paths(file.path for file in listing.files)
+    configs = bundles.read(tree, contents)
     try:
-        check(file.path for file in listing.files)
-        configs = {} if listing.is_single_file else bundles.read(tree, contents)
         if configs:
             layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
@@ -79,7 +78,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
             concurrency=min((config.concurrency for config in configs.values() if not config.is_ensemble), default=0),
         )
         for part in (layout, *layout.inner.values()):
-            _check_paths(part)
+            _check_placed(part)
     except LayoutError as error:
         error.expected = _expected(model_type(spec.model_type), configs)
         found = shown(file.path for file in listing.files)
@@ -89,8 +88,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
 
 def asked(layout: Layout) -> tuple[SourceFile, ...]:
     """The files whose ends `finished` needs, each once; none where the layout is finished."""
-    parts = (layout, *layout.inner.values())
-    return tuple({part.links[path]: None for part in parts for path in part.questions})
+    return tuple({part.links[path]: None for part in (layout, *layout.inner.values()) for path in part.questions})
 
 
 def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
@@ -110,54 +108,37 @@ def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
         links[path] = file
         written |= more
     done = replace(layout, links=links, written=written, inner=inner, questions={})
-    _check_paths(done)
+    _check_placed(done)
     return done
 
 
 def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_single_file: bool) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
-    version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
+    directory, inner, beside = ("1", tree, Tree({})) if is_single_file else _version(kind, tree)
     if kind is UNKNOWN and backends.is_vllm(inner):
         kind = TYPES["vllm"]
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
-    directory = version or "1"
-    if is_single_file and FILE_NAME in tree.files:
-        raise LayoutError(
-            "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
-        )
-    inside = Tree(kind.rule(kind, inner, is_single_file))
+    inside = kind.rule(kind, inner, is_single_file)
     if not inside:
         raise LayoutError("there are no files of a model")
-    whole = Tree({**beside.files, **inside.prefixed(directory)})
+    whole = Tree({**beside.files, **inside.prefixed(directory).files})
     if kind.backend == backends.FIL:
-        questions = backends.forest(kind, inside, directory, schema_content)
-        return replace(bundles.native(kind, spec.model_id, None, None, whole), questions=questions)
+        layout = bundles.native(kind, spec.model_id, model_config.read(b""), None, whole)
+        return replace(layout, questions=backends.forest(kind, inside, directory, schema_content))
+    text = kind.config or (f'backend: "{kind.backend}"\n' if kind.backend and schema_content is not None else "")
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
         backends.check_positions([tensor.name for tensor in schema.read(schema_content).inputs])
-    config = _config(kind, inside, has_schema=schema_content is not None)
-    return bundles.native(kind, spec.model_id, config, schema_content, whole)
+    elif kind.name == "pytorch":
+        text = AOTI
+    layout = bundles.native(kind, spec.model_id, model_config.read(text.encode()), schema_content, whole)
+    return layout if text or schema_content is not None else replace(layout, written={})
 
 
-def _config(kind: ModelType, version: Tree, *, has_schema: bool) -> ModelConfig | None:
+def _version(kind: ModelType, tree: Tree) -> tuple[str, Tree, Tree]:
     """
-    What is written beside one version's files, as they are placed; None where Triton needs nothing: names and files tell it all.
-
-    Source: dali_backend's and vllm_backend's documentation; Triton core `constants.h` for the platform of AOTInductor packages.
-    """
-    text = f"backend: {textproto.quoted(kind.backend)}\n" if kind.backend else ""
-    is_needed = has_schema or kind.name in ("dali", "vllm")
-    if kind.name == "vllm":
-        text += "instance_group { count: 1 kind: KIND_MODEL }\n"
-    if kind.name == "pytorch" and "model.pt2" in version.file_names and kind.file_name not in version.file_names:
-        is_needed, text = True, text + 'platform: "torch_aoti"\n'
-    return model_config.read(text.encode()) if is_needed else None
-
-
-def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
-    """
-    The version to serve, its files, and the files beside the versions; None and all files where the directory is model data itself.
+    The version to serve, its files, and the files beside the versions; 1 and all files where the directory is model data itself.
 
     It is a version tree when every directory is a version, or another name of one; what tools leave behind is not counted.
     """
@@ -167,7 +148,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     versions = [name for name in names if is_version(name)]
     odd = [name for name in names if is_odd(name)]
     if not names or len(versions) + len(odd) < len(names) or (odd and is_recognised(kind, tree)):
-        return None, tree, Tree({})
+        return "1", tree, Tree({})
     if odd:
         raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
     version = max(versions, key=int)
@@ -210,13 +191,18 @@ def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     adapter.
     """
     tree = Tree({file.path: file for file in listing.files})
-    for inner in islice(tree.opened(OPTIONS_FILE), MOST_WRAPPERS if spec and spec.folders and not listing.is_single_file else 0):
-        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.candidates(inner):
-            return inner
-    return tree
+    levels = islice(tree.opened(OPTIONS_FILE), MOST_WRAPPERS if spec and spec.folders else 0)
+    return next((inner for inner in levels if bundles.candidates(inner) or any(map(is_version, inner.directory_names))), tree)
 
 
-def _check_paths(layout: Layout) -> None:
+def _check_paths(paths: Iterable[str]) -> None:
+    """Raises LayoutError: no file can lie at one of these paths."""
+    for path in paths:
+        if problem := path_problem(path):
+            raise LayoutError(f"{shortened(path)} {problem}")
+
+
+def _check_placed(layout: Layout) -> None:
     """
     The last look before anything is placed.
 
@@ -224,6 +210,6 @@ def _check_paths(layout: Layout) -> None:
         LayoutError: a path would be file and directory at once, or too long a name.
     """
     files = {*layout.links, *layout.written, *(f"{directory}/-" for directory in layout.directories)}
-    check(files)
+    _check_paths(files)
     if taken := clash(files):
         raise LayoutError(f"{shortened(taken)} would be a file and a directory at once")

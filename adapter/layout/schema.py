@@ -85,10 +85,9 @@ def _dims(value: Any, name: str, path: str, max_batch_size: int) -> tuple[int, .
         raise InvalidModel(f"{tensor}: config.pbtxt has max_batch_size {max_batch_size}, so the first dimension must be the batch's, -1")
     dims = tuple(shape[1:] if max_batch_size > 0 else shape)
     if not dims:
-        raise InvalidModel(
-            f"{tensor} has no dimension{' besides the batch' if max_batch_size > 0 else ''}: "
-            "Triton has no scalars; give it a dimension of 1, and a reshape in config.pbtxt where the model needs one"
-        )
+        what = "no dimension besides the batch" if max_batch_size > 0 else "no dimension"
+        advice = "Triton has no scalars; give it a dimension of 1, and a reshape in config.pbtxt where the model needs one"
+        raise InvalidModel(f"{tensor} has {what}: {advice}")
     return dims
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from adapter.errors import InvalidModel, some
 from adapter.model import SourceFile
-from adapter.paths import path_problem
 
 SHOWN_PATHS = 12
 SHOWN_LENGTH = 80
@@ -71,38 +71,22 @@ class Tree:
 
     def opened(self, *ignored: str) -> Iterator[Tree]:
         """The directory, then what is in the one directory that is all of it, and so on; names that are ignored may lie beside it."""
-        tree: Tree | None = self
+        tree: Tree | None = self  # one at a time: many files at many levels are much
         while tree is not None:
             yield tree
             entries = tree.visible.without(*ignored)
-            is_all = len(entries.directory_names) == 1 and not entries.file_names
-            tree = entries.below(entries.directory_names[0]) if is_all else None
+            is_all = len(entries.names) == 1 and not entries.file_names
+            tree = entries.below(entries.names[0]) if is_all else None
 
-    def prefixed(self, directory: str) -> dict[str, SourceFile]:
-        """The files by their path as seen from above this directory."""
-        return {f"{directory}/{path}": file for path, file in self.files.items()}
-
-
-def check(paths: Iterable[str]) -> None:
-    """
-    Make sure that files at these paths could lie on a disk.
-
-    Raises:
-        LayoutError: a path that no file system could hold below the model.
-    """
-    for path in paths:
-        if problem := path_problem(path):
-            raise LayoutError(f"{shortened(path)} {problem}")
+    def prefixed(self, directory: str) -> Tree:
+        """The same, in a directory of this name."""
+        return Tree({f"{directory}/{path}": file for path, file in self.files.items()})
 
 
 def clash(paths: Iterable[str]) -> str | None:
     """A path that would be a file and a directory at once, or None. One pass, whatever the depth."""
-    above = ""
-    for path in sorted(path.replace("/", "\0") for path in paths):  # so what lies in a directory follows its name at once
-        if above and path.startswith(above):
-            return above[:-1].replace("\0", "/")
-        above = path + "\0"
-    return None
+    ordered = sorted(path.replace("/", "\0") + "\0" for path in paths)  # so what lies in a directory follows its name at once
+    return next((above[:-1].replace("\0", "/") for above, path in pairwise(ordered) if path.startswith(above)), None)
 
 
 def is_version(name: str) -> bool:

@@ -116,12 +116,8 @@ class ProxySettings(_Groups):
     @staticmethod
     def are_meant(environ: Mapping[str, str] = os.environ) -> bool:
         """Whether the environment is that of KServe's REST proxy: its port, and nothing of an adapter that loads models."""
-        port = read(RestProxySettings, environ, []) if environ.get("REST_PROXY_LISTEN_PORT") else None
-        return port is not None and bool(port.listen_port) and not any(environ.get(name) for name in (MEMORY, *LOADERS))
-
-
-GROUPS: dict[str, type[Any]] = get_type_hints(Settings)
-"""Name → class of each group, in the order of the table."""
+        proxy = read(RestProxySettings, environ, [])
+        return bool(proxy and proxy.listen_port) and not any(environ.get(name) for name in (MEMORY, *LOADERS))
 
 
 def read_group(group: type[G], environ: Mapping[str, str] = os.environ) -> G:
@@ -129,14 +125,9 @@ def read_group(group: type[G], environ: Mapping[str, str] = os.environ) -> G:
     return cast("G", _groups({"alone": group}, environ)["alone"])
 
 
-def inherited() -> Mapping[str, str]:
-    """All variables as they are, for a program that we start."""
-    return os.environ
-
-
 def explained() -> Iterator[tuple[Mapping[str, Any], str]]:
     """What `kinds.setting` was given for every setting, and its meaning, in the order of the table."""
-    for group in GROUPS.values():
+    for group in get_type_hints(Settings).values():
         yield from zip((entry.metadata for entry in fields(group)), meanings(group), strict=True)
 
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, dataclass_transform
 
 from adapter.units import parse_bool, parse_bytes, parse_endpoint, parse_int, parse_number, parse_port
 
-_MAX_INT64 = 2**63 - 1
 _MAX_INT32 = 2**31 - 1
 """ModelMesh reads counts and milliseconds as Java's int."""
 _MOST_SECRET_BYTES = 64 * 1024
@@ -66,7 +65,7 @@ def or_auto(kind: Kind, auto: Any) -> Kind:
 
 def size(at_least: int = 0) -> Kind:
     """A size that is not below this one."""
-    return whole(at_least, "bytes", parse_bytes, _MAX_INT64)
+    return whole(at_least, "bytes", parse_bytes, 2**63 - 1)
 
 
 def choice(unit: str, *words: str, **others: str) -> Kind:

@@ -85,11 +85,6 @@ class TritonSettings(Group):
         return () if self.restricted_key is None or value is None else ((f"{RESTRICTED_HEADER}{self.restricted_key}", value.text),)
 
     @property
-    def target(self) -> str:
-        """Triton, in gRPC's form."""
-        return self.reach.target
-
-    @property
     def reach(self) -> Endpoint:
         """The endpoint in force."""
         return self.endpoint or Endpoint(host="localhost", port=self.port)

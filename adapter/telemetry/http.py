@@ -132,13 +132,10 @@ class TelemetryServer:
 
     def _answered(self, line: str) -> bytes:
         """The whole answer to a request line."""
-        method, path, version = (line.split() + [""] * 3)[:3]
-        if method not in ("GET", "HEAD") or not version.startswith("HTTP/1."):
-            status, content_type, body = _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD of HTTP/1")
-        elif (route := self._routes.get(path.partition("?")[0])) is None:
-            status, content_type, body = _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
-        else:
-            status, content_type, body = route()
+        method, path = (*line.split(), "", "")[:2]
+        route = self._routes.get(path.partition("?")[0], _not_found)
+        is_asked = method in ("GET", "HEAD")
+        status, content_type, body = route() if is_asked else _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD")
         kind = f"Allow: GET, HEAD\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
         return f"HTTP/1.0 {status:d} {status.phrase}\r\n{kind}\r\n\r\n".encode() + (b"" if method == "HEAD" else body)
 
@@ -167,6 +164,10 @@ class TelemetryServer:
 
 def _text(status: HTTPStatus, text: str) -> Answer:
     return status, "text/plain; charset=utf-8", f"{text}\n".encode(errors="replace")
+
+
+def _not_found() -> Answer:
+    return _text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /healthz/triton")
 
 
 def _metrics() -> Answer:

@@ -102,8 +102,6 @@ def _masked(name: str, value: Any) -> Any:
         return MASK
     if isinstance(value, (int, float)) or value is None:
         return value
-    if isinstance(value, str):
-        return redact(value)
     if isinstance(value, Mapping):
         return {str(key): _masked(str(key), inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -19,7 +19,6 @@ from contextlib import suppress
 import structlog
 
 from adapter.errors import StartError
-from adapter.settings import inherited
 
 TIED = 'exec 3<&0; (read end <&3; kill -KILL 0) & exec "$@" 0</dev/null 3<&-'
 """
@@ -52,16 +51,13 @@ class Companion:
         self._exit_seconds = exit_seconds
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._is_asked = False
-        environment = inherited()
-        program = shutil.which(command[0], path=environment.get("PATH"))
+        program = shutil.which(command[0])
         if program is None:
             raise StartError(f"TRITON_COMMAND: there is no program {command[0]!r}")
         tied = [] if os.getpid() == 1 else ["/bin/sh", "-c", TIED, "sh"]
         words = [*tied, *wrapper, program, *command[1:]]
         try:
-            self._process = subprocess.Popen(  # noqa: S603
-                words, env=environment, stdin=subprocess.PIPE, start_new_session=True, umask=umask
-            )
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True, umask=umask)  # noqa: S603
         except OSError as error:
             raise StartError(f"TRITON_COMMAND: no process for {program}: {error.strerror}") from error
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._bury)

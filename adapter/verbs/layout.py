@@ -8,9 +8,9 @@ nothing: `layout.rules` says what fits, and `storage.mounted` what lies there.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from adapter import parameters
 from adapter.errors import InvalidModel, some
@@ -26,9 +26,9 @@ MOST_ENTRIES = 20
 """Of one directory; the others are counted."""
 
 
-def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str]) -> tuple[bool, str]:
+def examine(chosen: Namespace) -> tuple[bool, str]:
     """
-    Lay a folder, or one file, out as `loadModel` would with these storage parameters, of which the adapter's own count.
+    Lay a folder, or one file, out as `loadModel` would: path, type, model_id, schema, top_model and allow_decoupled are chosen.
 
     Returns:
         Whether it fits, and what was found out, in words and pictures.
@@ -37,6 +37,7 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
         AdapterError: there is nothing to look at.
         OSError: a file cannot be read.
     """
+    path, type_name, schema = chosen.path, chosen.type, chosen.schema
     head = f"{path} as a model of type {type_name or '(none)'}\n"
     if type_name and model_type(type_name) is UNKNOWN:
         head += f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
@@ -46,18 +47,18 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
         paths = [file.path for file in listing.files]
         root = path.parent if listing.is_single_file else path
         spec = ModelSpec(
-            model_id=model_id if model_id is not None else "model" if id_problem(listing.name) else listing.name,
+            model_id=chosen.model_id if chosen.model_id is not None else "model" if id_problem(listing.name) else listing.name,
             model_type=type_name,
             path=listing.origin,
-            schema_path=None if schema_path is None else str(schema_path),
-            **parameters.split(params)[0],
+            allow_decoupled=chosen.allow_decoupled,
+            **parameters.split({} if chosen.top_model is None else {parameters.TOP_MODEL.name: chosen.top_model})[0],
         )
-        if schema_path is not None:
-            listing = replace(listing, schema=SourceFile(schema_path.name, schema_path.stat().st_size, ""))
+        if schema is not None:
+            listing = replace(listing, schema=SourceFile(schema.name, schema.stat().st_size, ""))
         contents = {}
         for file in rules.wanted(listing):
             check_readable(file, listing.origin)
-            contents[file] = (schema_path if schema_path and file is listing.schema else root / file.path).read_bytes()
+            contents[file] = (schema if file is listing.schema else root / file.path).read_bytes()
         layout = rules.plan(spec, listing, contents)
         found = rules.finished(layout, {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)})
     except InvalidModel as error:
@@ -70,7 +71,7 @@ def examine(path: Path, *, type_name: str, model_id: str | None, schema_path: Pa
 def _refusal(error: InvalidModel, paths: list[str]) -> str:
     """Where the tree is what is wrong, with that tree and what would have worked."""
     reason, found = error.__cause__, _drawn("found", dict.fromkeys(paths, ""))
-    if isinstance(reason, LayoutError) and reason.expected:
+    if isinstance(reason, LayoutError):
         return f"\nthe model cannot be loaded: {reason}\n\n{found}\nTriton expects {reason.expected}\n"
     return f"\nthe model cannot be loaded: {error.text}\n"
 

@@ -132,7 +132,7 @@ def _samples(name: str) -> list[Sample] | None:
 async def _infer(model_id: str, given: Mapping[str, Sequence[str]]) -> str:
     """The model's inputs and outputs, and what it answers; zeros for inputs that are missing. Raises AdapterError."""
     triton = read_group(TritonSettings)
-    client = TritonInference(triton.target, triton.call_headers)
+    client = TritonInference(triton.reach.target, triton.call_headers)
     try:
         info = (await client.model_info(KnownModel(model_id, model_id))).metadata
         names = [tensor.name for tensor in info.inputs]

@@ -111,7 +111,7 @@ def look() -> dict[str, Any]:
         "time": _moment(boot_seconds()),
         "agrees": not problems and not any(model["drift"] for model in models),
         "adapter": {"alive": is_alive, "ready": is_ready, "words": redact(words)},
-        "triton": {"endpoint": triton.target, "version": places.version or None, "problem": told["triton"]},
+        "triton": {"endpoint": triton.reach.target, "version": places.version or None, "problem": told["triton"]},
         "journal": {"path": str(volume.cache_dir / NAME), "problem": told["journal"]},
         "folder": {"path": str(volume.repository_dir), "problem": told["folder"]},
         "artifacts": {"count": len(places.artifacts), "idle": None if told["journal"] else len(idle)},
@@ -195,7 +195,7 @@ def _moment(seconds: float) -> datetime:
 
 async def _ask_triton(triton: TritonSettings, places: Places) -> None:
     """Its version, its rows, and why there are none."""
-    client = TritonClient(triton.target, triton.call_headers)
+    client = TritonClient(triton.reach.target, triton.call_headers)
     try:
         async with asyncio.timeout(TRITON_SECONDS):
             _, places.version = await client.metadata()

@@ -33,7 +33,7 @@ def test_only_the_memory_is_required() -> None:
     settings = Settings.from_env(ENOUGH)
 
     assert settings.spi.listen == Endpoint(host="localhost", port=8085)
-    assert settings.triton.target == "localhost:8001"
+    assert settings.triton.reach.target == "localhost:8001"
     assert settings.capacity.capacity_bytes == 8 * 1024 * MIB - 256 * MIB
     assert settings.capacity.default_model_bytes == 1_000_000
     assert settings.capacity.load_timeout_ms == 30_000
@@ -126,7 +126,7 @@ def test_endpoint_beats_its_port() -> None:
     )  # fmt: skip
 
     assert settings.spi.listen.target == "unix:/run/mm.sock"
-    assert settings.triton.target == "unix:/run/t.sock:8001"
+    assert settings.triton.reach.target == "unix:/run/t.sock:8001"
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,12 @@ def test_a_config_alone_is_no_model(type_name: str, tmp_path: Path) -> None:
     )
 
 
+def test_an_ensemble_is_its_config(tmp_path: Path) -> None:
+    """It has no other files, so a model path that ends in config.pbtxt leaves nothing behind."""
+    found = shown(tmp_path, {"config.pbtxt": "platform: 'ensemble'"}, "ensemble", is_single_file=True)
+    assert (found.code, found.directories["m"]) == (0, ["1"])
+
+
 def test_a_version_tree_keeps_its_newest_version(tmp_path: Path) -> None:
     """And what its author put beside the versions, but nothing that tools left there, nor the schema."""
     paths = ["9/model.pt", "10/model.pt", "10/cat.txt", "_schema.json", "labels.txt", "env.tar.gz", ".cache/x", ".gitattributes"]

@@ -84,5 +84,5 @@ def test_modelmeshs_models_are_laid_out_as_ever() -> None:
 def test_a_config_that_is_wrong_is_named_also_where_it_is_wrapped() -> None:
     with pytest.raises(InvalidModel):
         planned({"config.pbtxt": "nonsense {", "1/model.py": ""}, "model/")
-    with pytest.raises(InvalidModel, match=r"there is no version directory beside config.pbtxt; found model/config.pbtxt"):
+    with pytest.raises(InvalidModel, match=r"there is no model file beside it; .*; found model/config.pbtxt"):
         planned({"config.pbtxt": PYTHON}, "model/")
