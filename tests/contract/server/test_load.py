@@ -10,18 +10,6 @@ from adapter.errors import ModelRefused
 from tests.contract.server.rig import FAILING_LINE, Rig, is_still_running, unnoticed
 
 
-async def test_a_loaded_model_serves(rig: Rig) -> None:
-    """When load returns, the model is READY and answers."""
-    server = rig.connect()
-    await rig.place("m")
-
-    await server.load("m", unnoticed)
-
-    assert await rig.states("m") == ["READY"]
-    assert await server.is_ready("m")
-    assert await rig.infer("m", 2.5) == 2.5
-
-
 async def test_every_version_is_loaded(rig: Rig) -> None:
     """A model with several versions has a row for each."""
     server = rig.connect()
@@ -43,11 +31,6 @@ async def test_a_model_that_reports_no_memory_counts_as_zero(rig: Rig) -> None:
     await server.unload("m")
     assert await server.reported_bytes("m") is None
     assert not await server.is_ready("m")
-
-
-async def test_an_unknown_model_is_not_ready(rig: Rig) -> None:
-    """Asking is no error."""
-    assert not await rig.connect().is_ready("unknown")
 
 
 async def test_a_failed_load_begins_with_the_cause(rig: Rig) -> None:
