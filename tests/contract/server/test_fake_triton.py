@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from adapter.errors import ModelRefused, ServerDied
+from adapter.triton.client import TritonClient
 from tests.contract.server.rig import FakeRig, unnoticed
 
 
@@ -19,6 +21,34 @@ async def fake(tmp_path: Path) -> AsyncIterator[FakeRig]:
     await rig.start()
     yield rig
     await rig.close()
+
+
+@pytest_asyncio.fixture
+async def client(fake: FakeRig) -> AsyncIterator[TritonClient]:
+    """Nothing waits or repeats here."""
+    client = TritonClient(fake.target)
+    yield client
+    await client.close()
+
+
+async def test_a_hung_load_takes_a_thread_and_can_not_be_unloaded(fake: FakeRig, client: TritonClient) -> None:
+    """As the python backend does without model.py: four of them, and nothing loads any more."""
+    for number in range(4):
+        await fake.place(f"hung{number}")
+        (fake.repository.folder / f"hung{number}/1/model.py").unlink()
+    await fake.place("m")
+    hung = [asyncio.create_task(client.load(f"hung{number}")) for number in range(4)]
+    for number in range(4):
+        await fake.until_state(f"hung{number}", "LOADING")
+    blocked = [asyncio.create_task(client.load("m")), asyncio.create_task(client.unload("hung0"))]
+    await fake.triton.arrival("load", "m")
+    await fake.triton.arrival("unload", "hung0")
+    await client.live(1.0)
+
+    assert not any(task.done() for task in blocked)
+    for task in (*hung, *blocked):
+        task.cancel()
+    await asyncio.wait({*hung, *blocked})
 
 
 @pytest.mark.parametrize("cause", ["backend", "version"])
