@@ -114,7 +114,7 @@ def weights(mib: int, count: int = 1) -> Files:
 
 
 def table(onnx: Sizes = (), ensembles: int = 0, **held: Sizes) -> list[Kind]:
-    """ONNX models of these MiB, or (MiB, instances); python models by when they hold them; and so many ensembles of two."""
+    """ONNX models of these MiB, or (MiB, instances); python models by when they hold them; and a number of ensembles of two."""
     made = []
     for what, each in {"onnx": onnx, **held}.items():
         for mib, count in (size if isinstance(size, tuple) else (size, 1) for size in each):
