@@ -14,21 +14,21 @@ from adapter.journal import FORMAT, Found, Head, Journal, JournalProblem, line_o
 from adapter.lifecycle.states import State
 from adapter.model import Listing, SourceFile, id_problem
 from adapter.paths import path_problem
-from adapter.records import Content, Crashes, Record, Sized
+from adapter.records import Crashes, Record, Sized
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
 from adapter.storage.cache.record import FILES, ArtifactRecord, KeptFile, Unusable
 from adapter.volume.boot import boot_id
 from tests.fuzz.fuzzing import fuzzed, mutated, texts, trees
+from tests.unit.journal.journals import BOOT, DIGEST, a_record
 
-BOOT = "boot-1"
-DIGEST = "ab" * 32
-RECORD = Record(
-    model_id="m", state="loaded", since=12.5, model_type="onnx", path="models/m", storage_key="s3", content=Content(DIGEST, DIGEST, DIGEST),
-    artifact_key=DIGEST, size_bytes=7, placed="4711-17", confirmed=13.0,
-)  # fmt: skip
 HEAD = line_of(Head(FORMAT, BOOT, (b"Z" * 32).hex()))
-LINES = [line_of(RECORD), line_of(Crashes(digest=DIGEST, count=2, last=3.0)), b'{"id":"m","gone":true}\n', b'{"crash":"aa","gone":true}\n']
+LINES = [
+    line_of(a_record()),
+    line_of(Crashes(digest=DIGEST, count=2, last=3.0)),
+    b'{"id":"m","gone":true}\n',
+    b'{"crash":"aa","gone":true}\n',
+]
 NAMES = [*json.loads(LINES[0]), *json.loads(LINES[1]), "gone", "format"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from hypothesis import event
 from hypothesis import strategies as st
@@ -56,6 +57,11 @@ schemas = st.one_of(
 FORESTS = [a_forest(form, 3, classes) for form in ("json", "ubj", "binary", "text", "checkpoint") for classes in (1, 3)]
 contents = mutated(st.sampled_from(FORESTS)) | st.binary(max_size=200)
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
+VERSION = re.compile(r"0|[1-9][0-9]{0,17}|[1-8][0-9]{18}|9000000000000000000")
+OTHER_BACKENDS = ("model.onnx", "model.plan", "model.pt", "model.graphdef", "model.savedmodel")
+"""Parts of paths that tell Triton another backend than python."""
+versioned = st.builds("{}/{}".format, st.sampled_from(["1", "2", "10", "a", "01"]), st.sampled_from(NAMES) | st.just("model.py"))
+natives = st.sets(versioned | st.just("config.pbtxt"), max_size=8).map(a_listing)
 
 
 def check_layout(layout: Layout, listing: Listing) -> None:
@@ -114,6 +120,20 @@ def test_any_listing_becomes_a_layout_inside_the_model_or_words(
     for part in (layout, *layout.inner.values()):
         if "config.pbtxt" in part.written:
             model_config.read(part.written["config.pbtxt"])
+
+
+@fuzzed(listing=listings | natives, config=st.sampled_from([b"", HONEST_CONFIGS[2], b"name: 'x' version_policy { all {} }"]))
+def test_a_python_model_never_reaches_triton_without_its_file(listing: Listing, config: bytes) -> None:
+    """Its load would never end, and take a load thread with it."""
+    try:
+        links = rules.plan(a_spec(model_type="python"), listing, dict.fromkeys(rules.wanted(listing), config)).links
+    except InvalidModel:
+        return
+    if not any(name in path for path in links for name in OTHER_BACKENDS):
+        event("a python model")
+        versions = {path.partition("/")[0] for path in links if VERSION.fullmatch(path.partition("/")[0]) and "/" in path}
+        assert versions
+        assert all(f"{version}/model.py" in links for version in versions)
 
 
 @fuzzed(config=configs)

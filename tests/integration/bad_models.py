@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,12 +36,6 @@ def _config(text: bytes) -> dict[str, bytes]:
     return PYTHON | {"config.pbtxt": text}
 
 
-def _with_schema(name: str, schema: Any, *words: str) -> BadModel:
-    files = PYTHON | {"schema.json": json.dumps(schema).encode()}
-    key = {"schema_path": f"bad/{name.replace(' ', '-')}/schema.json"}
-    return BadModel(name, "INVALID_ARGUMENT", words, files=files, key=key)
-
-
 BAD_MODELS = (
     BadModel(
         "pytorch without schema", "INTERNAL", ("pytorch", "add a schema (schema_path)"), model_type="pytorch", files={"model.pt": b"x"}
@@ -50,8 +43,6 @@ BAD_MODELS = (
     BadModel("nothing at the path", "NOT_FOUND", ("'nowhere/at-all'", "s3://models"), path="nowhere/at-all"),
     BadModel("near miss", "NOT_FOUND", ("near-miss-v1",), files=PYTHON, path="bad/near-mis"),
     BadModel("no such bucket", "NOT_FOUND", ("no-such-bucket",), path="m", key={"storage_params": {"bucket": "no-such-bucket"}}),
-    BadModel("no such storage key", "INVALID_ARGUMENT", ("'nokey'", "s3"), path="m", key={"storage_key": "nokey"}),
-    BadModel("storage type not supported", "INVALID_ARGUMENT", ("ftp", "s3"), path="m", key={"storage_params": {"type": "ftp"}}),
     BadModel(
         "wrong keys",
         "PERMISSION_DENIED",
@@ -62,9 +53,6 @@ BAD_MODELS = (
     BadModel("schema that is not there", "NOT_FOUND", ("absent.json",), files=PYTHON, key={"schema_path": "bad/absent.json"}),
     BadModel("python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"1/other.py": b""}),
     BadModel("config name that is a number", "INVALID_ARGUMENT", ("name", "line 2"), files=_config(b'backend: "python"\nname: 7\n')),
-    _with_schema("schema datatype unknown", {"inputs": [{"name": "TEXT", "datatype": "FLOAT", "shape": [1]}]}, "FLOAT", "FP32"),
-    _with_schema("schema without name", {"inputs": [{"datatype": "FP32", "shape": [1]}]}, "name"),
-    _with_schema("schema that is a list", [], "object"),
     BadModel(
         "schema that is not JSON",
         "INVALID_ARGUMENT",

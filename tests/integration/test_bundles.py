@@ -95,16 +95,3 @@ def test_an_inner_model_that_triton_refuses_is_named(kind: str, mesh: Mesh, put:
     assert "inner model shift: " in refused.value.details()
     assert "a_module_that_is_not_there" in refused.value.details()
     until_nothing_is_left(mesh, rig)
-
-
-def test_a_step_that_is_not_in_the_bundle_is_refused_before_triton_is_asked(mesh: Mesh, put: Put, rig: Rig) -> None:
-    """With the models that are there."""
-    files = {path: content for path, content in ensemble(scale=affine(2, 0), shift=affine(1, 1)).items() if not path.startswith("shift/")}
-    put("torn", files)
-
-    with pytest.raises(grpc.RpcError) as refused:
-        mesh.load("torn", "ensemble", "torn")
-
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "an ensemble step in both/config.pbtxt names shift, and the models here are both, scale" in refused.value.details()
-    assert rig.leftovers() == []

@@ -1,34 +1,13 @@
-"""What ModelMesh decides by: the status, the sizes, and a refusal of what cannot fit."""
+"""What ModelMesh decides by: a refusal of what cannot fit."""
 
 from __future__ import annotations
 
 import grpc
 import pytest
 
-from adapter._pb import model_runtime_pb2 as spi
 from tests.integration.conftest import Put, Rig
 from tests.real.mesh import Mesh
 from tests.real.models import text_statistics
-
-
-def test_runtime_status_announces_what_modelmesh_needs(mesh: Mesh) -> None:
-    """READY with capacity, the five methods and Triton's own version."""
-    state = mesh.start()
-
-    assert state.runtimeVersion.count(".") == 2
-    assert state.capacityInBytes > 2 * state.defaultModelSizeInBytes
-    assert not state.allowAnyMethod
-    assert {name: list(method.idInjectionPath) for name, method in state.methodInfos.items()} == {
-        f"inference.GRPCInferenceService/{name}": [1]
-        for name in ("ModelInfer", "ModelMetadata", "ModelReady", "ModelConfig", "ModelStatistics")
-    }
-
-
-def test_model_size_is_the_loaded_one(mesh: Mesh, put: Put) -> None:
-    put("texts", dict(text_statistics()))
-    loaded = mesh.load("t", "python", "texts")
-
-    assert mesh.runtime.modelSize(spi.ModelSizeRequest(modelId="t")).sizeInBytes == loaded.sizeInBytes
 
 
 def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter, rig: Rig, put: Put) -> None:
@@ -37,7 +16,7 @@ def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter
     put("large", {"model.onnx": b"x" * (30 << 20)})
     adapter = start_adapter(CONTAINER_MEM_REQ_BYTES="288MiB", MEM_BUFFER_BYTES="256MiB")
     with Mesh(adapter.channel_target, rig.triton_target) as mesh:
-        mesh.start()
+        assert mesh.start().runtimeVersion.count(".") == 2, "Triton's own"
         mesh.load("small", "python", "texts")
         assert 8192 < mesh.predict("large", "onnx", "large") < 1 << 20
         with pytest.raises(grpc.RpcError) as refused:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.conftest import TEXT, Put, Rig, Start
 from tests.real.mesh import Mesh
-from tests.real.models import count_text, digits_classifier, text_statistics
+from tests.real.models import digits_classifier, text_statistics
 
 COMPLETES_CONFIGS = True
 
@@ -27,18 +27,6 @@ def test_an_onnx_model_answers_like_itself(mesh: Mesh, put: Put, path: str) -> N
 
     assert loaded.sizeInBytes == mesh.predict("m", "onnx", path) > 8192
     np.testing.assert_allclose(answer, digits.predict(digits.images[:20]), atol=1e-5)
-
-
-def test_a_native_python_model_keeps_its_config(mesh: Mesh, put: Put) -> None:
-    """Its own name is removed, unknown content is kept."""
-    files = dict(text_statistics())
-    files["config.pbtxt"] = b'name: "another-model" # a comment\n' + files["config.pbtxt"]
-    put("texts", files)
-
-    mesh.load("texts-7", "python", "texts")
-    counts = mesh.infer("texts-7", {"TEXT": np.array(["a bc", "déjà vu"], dtype=np.object_)})["COUNTS"]
-
-    assert (counts == count_text(["a bc", "déjà vu"])).all()
 
 
 def test_replaced_content_is_served_after_the_next_load(mesh: Mesh, put: Put) -> None:

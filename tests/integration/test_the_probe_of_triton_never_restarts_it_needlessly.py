@@ -87,11 +87,6 @@ def closed() -> int:
     return free_ports(1)[0]
 
 
-def test_a_healthy_pod_is_green(probe: dict[str, Any]) -> None:
-    with adapter(HEALTHY) as port, web_server(200) as triton:
-        assert Kubelet(probe, port, triton).is_green()
-
-
 @pytest.mark.parametrize("triton", ["answers", "hangs"])
 def test_an_explicit_503_is_red_and_its_reason_is_in_the_event(probe: dict[str, Any], triton: str) -> None:
     """Whatever Triton says of itself: one whose load threads all hang is live."""

@@ -46,7 +46,7 @@ def test_triton_may_come_later(storage_config: Path, tmp_path: Path, put: Put) -
 
 def test_both_neighbours_on_unix_sockets(start_pod: Callable[..., Pod], tmp_path: Path, put: Put) -> None:
     put("texts", dict(text_statistics()))
-    socket = tmp_path / "a.sock"
+    socket = tmp_path / "new" / "a.sock"
     pod = start_pod({"ADAPTER_ENDPOINT": f"unix:{socket}"}, grpc_address=f"unix:{tmp_path}/t.sock")
     pod.mesh.start()
 

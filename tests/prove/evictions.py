@@ -14,15 +14,13 @@ import json
 import math
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from adapter.units import MIB
 from tests.mesh.mesh import Mesh
@@ -30,9 +28,8 @@ from tests.mesh.population import Case, infer_request
 from tests.mesh.runtime import GrpcRuntime, Model
 from tests.mesh.session import Session
 from tests.mesh.times import Times
-from tests.prove.pods import CLAIM, Kind, holder, pod, true_of_all, weights
+from tests.prove.pods import CLAIM, Kind, looking, pod, table, true_of_all
 from tests.real.memory_group import MemoryGroup
-from tests.real.models import write
 
 LIMIT_MIB, BUFFER_MIB = 900, 200
 """Of the group, and what is kept free of models: Triton itself, and growth."""
@@ -82,47 +79,39 @@ class Oracle(GrpcRuntime):
         return self.true.get(model_id) or await super().size(model_id, seconds)
 
 
-def kinds() -> list[Kind]:
-    """Twenty-eight, of 25 to 200 MiB: two to three times what fits."""
-    made = [Kind(f"onnx-{mib}", "onnx", weights(mib)) for mib in (1, 5, 10, 20, 30, 50, 80, 120)]
-    made += [Kind(f"onnx-{mib}x{count}", "onnx", weights(mib, count)) for mib, count in ((5, 4), (20, 2), (20, 3))]
-    made += [Kind(f"load-{mib}", "python", holder("load", mib)) for mib in (1, 5, 10, 20, 30, 40, 60, 80, 120)]
-    made += [Kind(f"load-{mib}x{count}", "python", holder("load", mib, count)) for mib, count in ((10, 3), (30, 2), (40, 2))]
-    made += [Kind(f"first-{mib}", "python", holder("first", mib)) for mib in (10, 30, 50)]
-    made += [Kind(f"slowly-{mib}", "python", holder("slowly", mib)) for mib in (20, 40)]
-    return made
+SIZES: dict[str, Any] = {
+    "onnx": [1, 5, 10, 20, 30, 50, 80, 120, (5, 4), (20, 2), (20, 3)],
+    "load": [1, 5, 10, 20, 30, 40, 60, 80, 120, (10, 3), (30, 2), (40, 2)],
+    "first": [10, 30, 50],
+    "slowly": [20, 40],
+}
+"""Twenty-eight, of 25 to 200 MiB: two to three times what fits."""
 
 
 def case_of(kind: Kind) -> Case:
     """As it is registered."""
-    given = np.zeros(1024 if kind.model_type == "onnx" else 4, np.float32)
-    request = infer_request({"X": given.reshape(1, -1) if kind.model_type == "onnx" else given})  # type: ignore[dict-item] # a matrix
-    return Case(Model(kind.name, f"mt:{kind.model_type}", kind.name, json.dumps(CLAIM)), request)
+    return Case(Model(kind.name, f"mt:{kind.model_type}", kind.name, json.dumps(CLAIM)), infer_request({"X": kind.asked}))
 
 
 @contextmanager
 def sampled(group: MemoryGroup, run: Run, true: dict[str, int]) -> Iterator[None]:
     """Look all the time at what the group takes, and now and then at what each model takes: the most of each counts."""
-    ended, counts = threading.Event(), Counter[bool]()
+    counts, next_truth = Counter[bool](), 0.0
 
     def look() -> None:
-        next_truth = 0.0
-        while not ended.wait(SAMPLE_SECONDS):
-            used = group.used_bytes
-            counts[used > LIMIT_MIB * MIB] += 1
-            run.peak_mib = max(run.peak_mib, used // MIB)
-            if time.monotonic() >= next_truth:
-                for model, size in true_of_all(group).items():
-                    true[model] = max(size, true.get(model, 0))
-                next_truth = time.monotonic() + TRUTH_SECONDS
+        nonlocal next_truth
+        used = group.used_bytes
+        counts[used > LIMIT_MIB * MIB] += 1
+        run.peak_mib = max(run.peak_mib, used // MIB)
+        if time.monotonic() >= next_truth:
+            for model, size in true_of_all(group).items():
+                true[model] = max(size, true.get(model, 0))
+            next_truth = time.monotonic() + TRUTH_SECONDS
 
-    thread = threading.Thread(target=look)
-    thread.start()
     try:
-        yield
+        with looking(look, SAMPLE_SECONDS):
+            yield
     finally:
-        ended.set()
-        thread.join()
         run.above_percent = round(100 * counts[True] / max(1, sum(counts.values())), 1)
         run.kills = group.kills
 
@@ -130,11 +119,9 @@ def sampled(group: MemoryGroup, run: Run, true: dict[str, int]) -> Iterator[None
 def ran(sizes: str, folder: Path, seconds: float, seed: int, true: dict[str, int], **env: str) -> Run:
     """One run. With `true` from an earlier one and `sizes` "oracle" the simulator believes that."""
     folder.mkdir()
-    chosen, run, seen = kinds(), Run(sizes), dict[str, int]()
-    for kind in chosen:
-        write(kind.files, folder / "claims" / "c" / kind.name)
+    chosen, run, seen = table(**SIZES), Run(sizes), dict[str, int]()
     numbers = {"CONTAINER_MEM_REQ_BYTES": f"{LIMIT_MIB}MiB", "MEM_BUFFER_BYTES": f"{BUFFER_MIB}MiB", "LOADING_CONCURRENCY": "2"}
-    with pod(folder, **numbers, **env) as (running, group):
+    with pod(folder, chosen, **numbers, **env) as (running, group):
         group.limit(UNLIMITED if env else LIMIT_MIB * MIB)
 
         async def traffic() -> None:

@@ -12,17 +12,13 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
 
 from adapter.units import MIB
-from tests.prove.pods import CLAIM, holder, sizes
+from tests.prove.pods import CLAIM, Kind, holder, pod, sizes
 from tests.prove.report import columns
-from tests.real.memory_group import memory_group
-from tests.real.models import write
-from tests.real.pod import Pod
 from tests.real.polls import until
 from tests.real.ports import free_ports
 
@@ -63,29 +59,19 @@ def problems(folder: Path) -> list[str]:
     """What does not hold."""
     ports, volume, wrong = free_ports(3), folder / "volume", list[str]()
     total, before = (int(number) for number in smi("gpu=memory.total,memory.used")[0])
-    chosen = ALONE | {"filler": (total - before - FREE_MIB, 1)}
-    for name, (mib, count) in chosen.items():
+    chosen = []
+    for name, (mib, count) in (ALONE | {"filler": (total - before - FREE_MIB, 1)}).items():
         files = holder("load", mib, count)
         text = files["1/model.py"].decode().replace("\n    def hold(self, mib):\n        self.held.append(np.ones(mib << 17))\n", HOLD)
         config = files["config.pbtxt"].replace(b"KIND_CPU", b"KIND_GPU")
-        write({"config.pbtxt": config, "1/model.py": text.encode()}, folder / "claims" / "c" / name)
-    settings = {
-        "CONTAINER_MEM_REQ_BYTES": f"{total}MiB",
-        "LOADTIME_TIMEOUT": "120000",
-        "LOADING_CONCURRENCY": "4",
-        "PVC_MOUNTS_DIR": str(folder / "claims"),
-        "TRITON_METRICS_ENDPOINT": f"127.0.0.1:{ports[2]}",
-    }
-    with ExitStack() as stack:
-        file = volume / "_adapter" / "triton-memory"
-        group = stack.enter_context(memory_group(folder / "group", file, volume / "_triton_models"))
-        pod = stack.enter_context(Pod(volume, folder / "secrets", settings, wrapper=group.wrapper, ports=ports))
-        pod.mesh.start()
-        until(file.exists, "the reporter's first report")
+        chosen.append(Kind(name, "python", {"config.pbtxt": config, "1/model.py": text.encode()}))
+    env = {"CONTAINER_MEM_REQ_BYTES": f"{total}MiB", "TRITON_METRICS_ENDPOINT": f"127.0.0.1:{ports[2]}"}
+    with pod(folder, chosen, ports=ports, **env) as (running, _):
+        mesh = running.mesh
         time.sleep(8)  # Triton's first metrics, and the base of the GPU
 
         def load(name: str) -> None:
-            pod.mesh.load(name, "python", name, **CLAIM)
+            mesh.load(name, "python", name, **CLAIM)
 
         def settled(name: str) -> int:
             until(lambda: name in sizes(volume) and sizes(volume)[name].source != "files", f"a measured size of {name}", seconds=30)
@@ -94,22 +80,21 @@ def problems(folder: Path) -> list[str]:
         rows = []
         for name in ALONE:
             load(name)
-            found, true = settled(name), true_mib(name)
-            rows.append({"model": name, "measured": str(found), "true": str(true), "source": sizes(volume)[name].source})
-            if rows[-1]["source"] != "measured" or abs(found - true) > max(WITHIN * true, WITHIN_MIB):
+            mib, true = settled(name), true_mib(name)
+            rows.append({"model": name, "measured": str(mib), "true": str(true), "source": sizes(volume)[name].source})
+            if rows[-1]["source"] != "measured" or abs(mib - true) > max(WITHIN * true, WITHIN_MIB):
                 wrong.append(f"{name}: {rows[-1]}")
         print(columns(rows), flush=True)
         for name in ALONE:
-            pod.mesh.unload(name)
+            mesh.unload(name)
         time.sleep(5)
         print(f"GPU: {before} MiB before, {smi('gpu=memory.used')[0][0]} MiB after all are unloaded, {total} MiB in all")
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(load, list(ALONE)[:4]))
         for name in list(ALONE)[:4]:
-            print(
-                f"four at once: {name} {sizes(volume)[name].size_bytes // MIB} MiB {sizes(volume)[name].source}, true {true_mib(name)} MiB"
-            )
-            pod.mesh.unload(name)
+            found = sizes(volume)[name]
+            print(f"four at once: {name} {found.size_bytes // MIB} MiB {found.source}, true {true_mib(name)} MiB")
+            mesh.unload(name)
         time.sleep(5)
         load("filler")
         print(f"filler: {settled('filler')} MiB, true {true_mib('filler')} MiB")
@@ -120,7 +105,7 @@ def problems(folder: Path) -> list[str]:
             print(f"{error.code().name}: {error.details()}")
             if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or "of GPU" not in (error.details() or ""):
                 wrong.append(f"refused with other words: {error.details()}")
-        pod.mesh.unload("filler")
+        mesh.unload("filler")
         time.sleep(5)
         load("gpu-8000")  # there is space again
         print(json.dumps({name: size.size_bytes for name, size in sizes(volume).items()}))

@@ -20,13 +20,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tests.prove import memory_at_once, memory_cost
 from tests.prove.memory_picture import drawn
-from tests.prove.pods import CLAIM, Kind, cells, is_near, kinds, load, pod, show, sizes, true_bytes
+from tests.prove.pods import CLAIM, Kind, cells, is_near, kinds, load, pod, show, sizes, true_of_all
 from tests.prove.report import columns
-from tests.real.models import write
 
 WITHIN = 0.10
 """Share of the truth by which a measured size may differ from it."""
@@ -57,26 +54,20 @@ class Line:
 
 def measured(chosen: list[Kind], folder: Path, *, look_seconds: float = 20) -> list[Line]:
     """Load, ask and load again. Blocks for a minute or two."""
-    for kind in chosen:
-        write(kind.files, folder / "claims" / "c" / kind.name)
-    with pod(folder) as (running, group):
+    with pod(folder, chosen) as (running, group):
         mesh, first, told = running.mesh, {}, {}
         for kind in chosen:
             key = (kind.name, kind.model_type, kind.name)
             first[kind.name] = mesh.predict(*key, **CLAIM)
             told[kind.name] = load(mesh, kind)
             if kind.asks:
-                asked = np.zeros((1, 1024), np.float32) if kind.model_type == "onnx" else np.zeros(4, np.float32)
                 for _ in range(8):  # of several instances each one
-                    mesh.infer(kind.name, {"X": asked})
+                    mesh.infer(kind.name, {"X": kind.asked})
         time.sleep(look_seconds)
-        lines = []
-        for kind in chosen:
-            known = sizes(running.volume)[kind.name]
-            again = mesh.predict(kind.name, kind.model_type, kind.name, **CLAIM)
-            lines.append(
-                Line(kind.name, first[kind.name], told[kind.name], known.size_bytes, known.source, again, true_bytes(group, kind.name))
-            )
+        known, true, lines = sizes(running.volume), true_of_all(group), []
+        for name, model_type in ((kind.name, kind.model_type) for kind in chosen):
+            again = mesh.predict(name, model_type, name, **CLAIM)
+            lines.append(Line(name, first[name], told[name], known[name].size_bytes, known[name].source, again, true.get(name, 0)))
         print(columns([cells(line) for line in lines]), flush=True)
         for kind in chosen:
             mesh.unload(kind.name)
@@ -87,32 +78,30 @@ def measured(chosen: list[Kind], folder: Path, *, look_seconds: float = 20) -> l
     return lines
 
 
-def found(*, is_whole: bool) -> dict[str, Any]:
-    """All of it: tables as texts, in MiB; what does not hold, of each table; and sentences for a page."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        alone = measured(kinds(is_whole=is_whole), folder / "alone")
-        said: dict[str, Any] = {
-            "rows": [cells(line) for line in alone],
-            "wrong": {"rows": [text for line in alone for text in line.problems]},
-        }
-        said["notes"] = [f"Loaded one by one: {summary([(line.measured, line.source, line.true) for line in alone])}"]
-        if is_whole:
-            said["record"] = memory_at_once.loaded(folder / "at-once")
-            at_once = memory_at_once.lines_of(said["record"])
-            cost = memory_cost.cost(folder / "cost")
-            said |= {"at_once": [cells(line) for line in at_once], "cost": [{"cost": name, "": str(value)} for name, value in cost.items()]}
-            said["wrong"] |= {"at_once": [text for line in at_once for text in line.problems], "cost": memory_cost.problems(cost)}
-            four = [line for line in at_once if line.loaded != "alone"]
-            said["notes"] += [
-                f"Loaded four at once: {summary([(line.told, line.source, line.true) for line in four])}",
-                "The same, had Triton told no processes, as of models in Triton's own process: "
-                + summary([(line.by_growth, line.source_by_growth, line.true) for line in four])
-                + "; loaded one by one: "
-                + summary([(line.by_growth, line.source_by_growth, line.true) for line in at_once if line not in four]),
-                memory_cost.sentence(cost),
-            ]
-    return said
+def found(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    All of it: tables as texts, in MiB; what does not hold, of each table; and sentences for a page. And the record of the loads at once.
+    """
+    alone, record = measured(kinds(is_whole=True), folder / "alone"), memory_at_once.loaded(folder / "at-once")
+    at_once, cost = memory_at_once.lines_of(record), memory_cost.cost(folder / "cost")
+    four, others = ([line for line in at_once if (line.loaded != "alone") is is_four] for is_four in (True, False))
+    by_growth = [summary([(line.by_growth, line.source_by_growth, line.true) for line in each]) for each in (four, others)]
+    return {
+        "rows": [cells(line) for line in alone],
+        "at_once": [cells(line) for line in at_once],
+        "cost": [{"cost": name, "": str(value)} for name, value in cost.items()],
+        "wrong": {
+            "rows": [text for line in alone for text in line.problems],
+            "at_once": [text for line in at_once for text in line.problems],
+            "cost": memory_cost.problems(cost),
+        },
+        "notes": [
+            f"Loaded one by one: {summary([(line.measured, line.source, line.true) for line in alone])}",
+            f"Loaded four at once: {summary([(line.told, line.source, line.true) for line in four])}",
+            f"The same, had Triton told no processes, as of models in Triton's own process: {'; loaded one by one: '.join(by_growth)}",
+            memory_cost.sentence(cost),
+        ],
+    }, record
 
 
 def summary(sizes: Sequence[tuple[int, str, int]]) -> str:
@@ -123,18 +112,16 @@ def summary(sizes: Sequence[tuple[int, str, int]]) -> str:
 
 
 def main() -> int:
-    """`python -m tests.prove.memory [--short] [--json FILE] [--plot FILE] [--record FILE]`."""
+    """`python -m tests.prove.memory [--json FILE] [--plot FILE] [--record FILE]`."""
     parser = argparse.ArgumentParser(prog="python -m tests.prove.memory", description=(__doc__ or "").strip().splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="six models instead of thirty, and nothing else")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table of the thirty to this SVG")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write what the adapter saw of loads at once, for the unit test")
     given = parser.parse_args()
-    said = found(is_whole=not given.short)
-    record, wrong = said.pop("record", None), said["wrong"]
-    for rows in (said.get("at_once"), said.get("cost")):
-        print(columns(rows) if rows else "")
-    print("\n".join([*said["notes"], *chain.from_iterable(wrong.values())]))
+    with tempfile.TemporaryDirectory() as name:
+        said, record = found(Path(name))
+    wrong = said["wrong"]
+    print("\n".join([columns(said["at_once"]), columns(said["cost"]), *said["notes"], *chain.from_iterable(wrong.values())]))
     if given.json:
         given.json.write_text(json.dumps(said))
     if given.plot:

@@ -7,7 +7,6 @@ that Triton has in its own process. `tests/unit/memory` does so with such a reco
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,8 +21,7 @@ from adapter.memory.ledger import Ledger
 from adapter.memory.report import Report, Stub
 from adapter.records import Measure
 from adapter.volume.boot import boot_id
-from tests.prove.pods import Kind, is_near, kinds, load, pod, show, sizes, true_of_all
-from tests.real.models import write
+from tests.prove.pods import Kind, is_near, kinds, load, looking, pod, show, sizes, true_of_all
 
 Events = Sequence[Mapping[str, Any]]
 """In the order of time: reports (`used`, `stubs`, `later`), and models that came into a state (`model`, `state`, `size`)."""
@@ -75,9 +73,7 @@ def lines_of(record: Mapping[str, Any]) -> list[Line]:
 def loaded(folder: Path) -> dict[str, Any]:
     """A record: `events`, how each model was `loaded`, and what it takes in truth (`true`, bytes). Blocks for a minute."""
     chosen = groups()
-    for kind in chain.from_iterable(chosen):
-        write(kind.files, folder / "claims" / "c" / kind.name)
-    with pod(folder) as (running, group), recorded(running.volume) as events:
+    with pod(folder, list(chain.from_iterable(chosen))) as (running, group), recorded(running.volume) as events:
         for number, each in enumerate(chosen):
             with ThreadPoolExecutor(AT_ONCE if number else 1) as pool:
                 list(pool.map(lambda kind: load(running.mesh, kind), each))
@@ -92,7 +88,7 @@ def loaded(folder: Path) -> dict[str, Any]:
 @contextmanager
 def recorded(volume: Path) -> Iterator[list[dict[str, Any]]]:
     """What the adapter sees meanwhile; sorted at the end."""
-    ended, events, seen = threading.Event(), list[dict[str, Any]](), set[object]()
+    events, seen = list[dict[str, Any]](), set[object]()
 
     def look() -> None:
         with suppress(OSError):
@@ -108,18 +104,9 @@ def recorded(volume: Path) -> Iterator[list[dict[str, Any]]]:
                     seen.add((name, record.state))
                     events.append({"at": record.since, "model": name, "state": record.state, "size": record.size_bytes})
 
-    def looking() -> None:
-        while not ended.wait(LOOK_SECONDS):
-            look()
-
-    thread = threading.Thread(target=looking)
-    thread.start()
-    try:
+    with looking(look, LOOK_SECONDS):
         yield events
-    finally:
-        ended.set()
-        thread.join()
-        events.sort(key=lambda event: event["at"])
+    events.sort(key=lambda event: event["at"])
 
 
 def attributed(events: Events, *, sees_processes: bool) -> dict[str, Measure]:

@@ -99,17 +99,11 @@ def traffic(amounts: Amounts) -> Proof:
 def evictions(amounts: Amounts) -> Proof:
     """More models than fit, with measured sizes and with an oracle."""
     words = ["-m", "tests.prove.evictions", "--minutes", amounts.eviction_minutes, "--seed", SEED]
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.json"
-        proof, code, _ = _ran("evictions: measured sizes, an oracle, and files × 1.25", [*words, "--json", found])
-        proof.command = proof.command.partition(" --json")[0]
-        if found.is_file():
-            said = json.loads(found.read_text())
-            proof.figures += [{name: str(value) for name, value in run.items() if name != "broken"} for run in said["runs"]]
-            proof.notes.append(f"the group's limit: {said['limit_mib']} MiB; the run over files has none, and goes on")
-            proof.wrong += said["wrong"]
-    if code and not proof.wrong:
-        proof.wrong.append(f"it ended with code {code}")
+    proof, said = _said("evictions: measured sizes, an oracle, and files × 1.25", words)
+    if said:
+        proof.figures += [{name: str(value) for name, value in run.items() if name != "broken"} for run in said["runs"]]
+        proof.notes.append(f"the group's limit: {said['limit_mib']} MiB; the run over files has none, and goes on")
+        proof.wrong += said["wrong"]
     return proof
 
 
@@ -129,13 +123,8 @@ def memory(_: Amounts) -> Proof:
 
 def fuzz(amounts: Amounts) -> Proof:
     """Hostile input of any kind."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.xml"
-        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", SEED, *ALL]
-        words = ["-m", "pytest", "-q", "tests/fuzz", *options, f"--junitxml={found}"]
-        proof, code, _ = _ran("fuzz: hostile input", words)
-        proof.command = f"scripts/test tests/fuzz {shlex.join(map(str, options))}"
-        cases = _cases(found)
+    options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", SEED, *ALL]
+    proof, code, _, cases = _tested("fuzz: hostile input", ["tests/fuzz", *options])
     for case in cases:
         is_bad = _is_bad(case)
         if case.find("skipped") is not None or not (is_bad or "_any_" in case.get("name", "") or "digest" in case.get("name", "")):
@@ -194,11 +183,7 @@ def _suite(name: str) -> Callable[[Amounts], Proof]:
 
     def phase(_: Amounts) -> Proof:
         title, words = SUITES[name]
-        with tempfile.TemporaryDirectory() as folder:
-            found = Path(folder) / "found.xml"
-            proof, code, output = _ran(title, ["-m", "pytest", "-q", *words, f"--junitxml={found}"])
-            proof.command = f"scripts/test {shlex.join(words)}"
-            cases = _cases(found)
+        proof, code, output, cases = _tested(title, words)
         for file in dict.fromkeys(case.get("classname", "") for case in cases):
             bad = [_is_bad(case) for case in cases if case.get("classname") == file and case.find("skipped") is None]
             if bad:
@@ -227,8 +212,14 @@ PHASES: dict[str, Callable[[Amounts], Proof]] = {
 """In this order: what finds something soonest comes first."""
 
 
-def _cases(junit: Path) -> list[ElementTree.Element]:
-    return list(ElementTree.parse(junit).iter("testcase")) if junit.is_file() else []
+def _tested(title: str, words: Sequence[object]) -> tuple[Proof, int, str, list[ElementTree.Element]]:
+    """A run of pytest, and its test cases."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.xml"
+        proof, code, output = _ran(title, ["-m", "pytest", "-q", *words, f"--junitxml={found}"])
+        cases = list(ElementTree.parse(found).iter("testcase")) if found.is_file() else []
+    proof.command = f"scripts/test {shlex.join(map(str, words))}"
+    return proof, code, output, cases
 
 
 def _is_bad(case: ElementTree.Element) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from adapter.units import MIB
 from adapter.volume.boot import boot_id
 from tests.real.memory_group import MemoryGroup, memory_group
 from tests.real.mesh import Mesh
-from tests.real.models import Files, affine, ensemble, onnx_file
+from tests.real.models import Files, affine, ensemble, onnx_file, write
 from tests.real.pod import Pod
 from tests.real.polls import until
 
@@ -66,6 +67,9 @@ class TritonPythonModel:
 '''
 
 
+Sizes = Sequence[int | tuple[int, int]]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A model of the table."""
@@ -74,6 +78,11 @@ class Kind:
     model_type: str
     files: Files
     asks: bool = True
+
+    @property
+    def asked(self) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """`X` of a request."""
+        return np.zeros((1, 1024) if self.model_type == "onnx" else 4, np.float32)
 
 
 def holder(when: str, mib: int, count: int = 1) -> Files:
@@ -104,25 +113,29 @@ def weights(mib: int, count: int = 1) -> Files:
     return {"config.pbtxt": config.encode(), "1/model.onnx": content}
 
 
+def table(onnx: Sizes = (), ensembles: int = 0, **held: Sizes) -> list[Kind]:
+    """ONNX models of these MiB, or (MiB, instances); python models by when they hold them; and a number of ensembles of two."""
+    made = []
+    for what, each in {"onnx": onnx, **held}.items():
+        for mib, count in (size if isinstance(size, tuple) else (size, 1) for size in each):
+            name = f"{what}-{mib}x{count}" if count > 1 else f"{what}-{mib}"
+            files = weights(mib, count) if what == "onnx" else holder(what, mib, count)
+            made.append(Kind(name, "onnx" if what == "onnx" else "python", files))
+    both = (ensemble(scale=affine(n, 0), shift=affine(1, n)) for n in range(1, ensembles + 1))
+    return made + [Kind(f"both-{n}", "triton", files, asks=False) for n, files in enumerate(both, 1)]
+
+
 def kinds(*, is_whole: bool) -> list[Kind]:
     """Thirty of them, or six."""
     if not is_whole:
-        return [
-            Kind("onnx-20", "onnx", weights(20)),
-            Kind("onnx-5x2", "onnx", weights(5, 2)),
-            Kind("load-50", "python", holder("load", 50)),
-            Kind("first-30", "python", holder("first", 30)),
-            Kind("load-10x3", "python", holder("load", 10, 3)),
-            Kind("both", "triton", ensemble(scale=affine(2, 0), shift=affine(1, 3)), asks=False),
-        ]
-    made = [Kind(f"onnx-{mib}", "onnx", weights(mib)) for mib in (1, 2, 5, 10, 20, 50, 100, 200, 400)]
-    made += [Kind(f"onnx-{mib}x{count}", "onnx", weights(mib, count)) for mib, count in ((2, 4), (10, 2), (20, 3), (50, 2))]
-    made += [Kind(f"load-{mib}", "python", holder("load", mib)) for mib in (1, 10, 25, 50, 100, 200)]
-    made += [Kind(f"load-{mib}x{count}", "python", holder("load", mib, count)) for mib, count in ((10, 4), (40, 2))]
-    made += [Kind(f"first-{mib}", "python", holder("first", mib)) for mib in (10, 40, 80)]
-    made += [Kind(f"slowly-{mib}", "python", holder("slowly", mib)) for mib in (20, 60, 100)]
-    made += [Kind(f"both-{n}", "triton", ensemble(scale=affine(n, 0), shift=affine(1, n)), asks=False) for n in (1, 2, 3)]
-    return made
+        return table(onnx=[20, (5, 2)], load=[50, (10, 3)], first=[30], ensembles=1)
+    return table(
+        onnx=[1, 2, 5, 10, 20, 50, 100, 200, 400, (2, 4), (10, 2), (20, 3), (50, 2)],
+        load=[1, 10, 25, 50, 100, 200, (10, 4), (40, 2)],
+        first=[10, 40, 80],
+        slowly=[20, 60, 100],
+        ensembles=3,
+    )
 
 
 def load(mesh: Mesh, kind: Kind) -> int:
@@ -132,25 +145,45 @@ def load(mesh: Mesh, kind: Kind) -> int:
 
 
 @contextmanager
-def pod(folder: Path, **env: str) -> Iterator[tuple[Pod, MemoryGroup]]:
-    """Triton in a group of its own with the reporter, the adapter beside it."""
+def pod(folder: Path, kinds: Sequence[Kind] = (), *, ports: Sequence[int] = (), **env: str) -> Iterator[tuple[Pod, MemoryGroup]]:
+    """Triton in a group of its own with the reporter, the adapter beside it, and a claim with these models."""
+    for kind in kinds:
+        write(kind.files, folder / "claims" / "c" / kind.name)
     volume = folder / "volume"
     file, models = volume / "_adapter" / "triton-memory", volume / "_triton_models"
-    with ExitStack() as stack:
-        group = stack.enter_context(memory_group(folder / "group", file, models))
-        settings = {
-            "CONTAINER_MEM_REQ_BYTES": "12GiB",
-            "LOADTIME_TIMEOUT": "120000",
-            "LOADING_CONCURRENCY": "4",
-            "PVC_MOUNTS_DIR": str(folder / "claims"),
-        } | env
-        made = Pod(volume, folder / "secrets", settings, wrapper=group.wrapper, completes=True)
-        stack.enter_context(made)
+    settings = {
+        "CONTAINER_MEM_REQ_BYTES": "12GiB",
+        "LOADTIME_TIMEOUT": "120000",
+        "LOADING_CONCURRENCY": "4",
+        "PVC_MOUNTS_DIR": str(folder / "claims"),
+    } | env
+    with (
+        memory_group(folder / "group", file, models) as group,
+        Pod(volume, folder / "secrets", settings, wrapper=group.wrapper, completes=True, ports=ports) as made,
+    ):
         made.mesh.start()
         until(file.exists, "the reporter's first report")
         if "TRITON_MEMORY_FILE" not in env:
             until(lambda: "estimates" not in readyz(made), "an adapter that reads it")
         yield made, group
+
+
+@contextmanager
+def looking(look: Callable[[], None], every_seconds: float) -> Iterator[None]:
+    """Call it again and again meanwhile, in a thread."""
+    ended = threading.Event()
+
+    def looks() -> None:
+        while not ended.wait(every_seconds):
+            look()
+
+    thread = threading.Thread(target=looks)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def readyz(running: Pod) -> str:
@@ -160,13 +193,8 @@ def readyz(running: Pod) -> str:
     return text
 
 
-def true_bytes(group: MemoryGroup, model: str) -> int:
-    """Anonymous and shared memory of the model's own processes, by the kernel."""
-    return true_of_all(group).get(model, 0)
-
-
 def true_of_all(group: MemoryGroup) -> Mapping[str, int]:
-    """The same of each model that has processes."""
+    """Anonymous and shared memory of each model's own processes, by the kernel."""
     total: Counter[str] = Counter()
     for pid in (group.folder / "cgroup.procs").read_text().split():
         try:

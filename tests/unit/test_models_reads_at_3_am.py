@@ -67,26 +67,8 @@ def test_triton_is_quoted_where_it_says_why() -> None:
     assert 100 < len(quoted) < 400
 
 
-def test_a_dead_adapter_is_said() -> None:
-    under_way = a_model("b", adapter=a_record(state="loading", since=7200))
-    dead = {"alive": False, "words": "no answer from localhost:8085: connection refused"}
-    view = a_view(a_model("a"), under_way, **dead)
-
-    assert lines(view)[:2] == [
-        "adapter  no answer from localhost:8085: connection refused",
-        "triton   2.51.0 at localhost:8001, serves 2 models",
-    ]
-
-
 def a_crash(*models: str) -> dict[str, Any]:
     return {"count": 2, "last": NOW, "models": list(models)}
-
-
-def test_crashes_are_told_with_the_models_of_that_content() -> None:
-    found = lines(a_view(a_model("a"), a_model("b"), crashes=[a_crash("a", "b"), a_crash(), a_crash(), a_crash(), a_crash()]))
-
-    assert "crashes  Triton died 2 times while it loaded a, b; last 0s ago" in found
-    assert sum("while it loaded a model that is not here now; last" in line for line in found) == 2
 
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\r\n\u202e\u2028\x9b31m\udc80\\"

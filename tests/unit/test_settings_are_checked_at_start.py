@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import adapter.settings as settings_package
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group
 from adapter.settings.capacity import CapacitySettings, memory_bytes
 from adapter.settings.kinds import AUTO
-from adapter.settings.process import SpiSettings
 from adapter.units import Endpoint
 
 MIB = 2**20
@@ -85,12 +83,6 @@ def test_a_service_of_that_name_is_not_meant(name: str, link: str) -> None:
         Settings.from_env(ENOUGH | {name: "tcp://10.96.3.7"})
 
 
-def test_settings_cannot_be_changed() -> None:
-    """Read once, passed on."""
-    with pytest.raises(FrozenInstanceError):
-        Settings.from_env(ENOUGH).capacity.max_loading = 5  # type: ignore[misc] # what the test is about
-
-
 @pytest.mark.parametrize("text", ["", None])
 def test_empty_variable_is_absent(text: str | None) -> None:
     """Manifests pass on empty values."""
@@ -154,33 +146,10 @@ def test_without_modelmesh_there_is_no_endpoint_for_it() -> None:
     assert str(Settings.from_env({**ENOUGH, "ADAPTER_PORT": "0", "ADAPTER_ENDPOINT": "unix:/a"}).spi.listen) == "unix:/a"
 
 
-@pytest.mark.parametrize(
-    ("loading", "default", "reserve"),
-    [
-        ("1", "1000000", 1310 * 8192),  # below 1 % of 131,072 units
-        ("2", "50Mi", 50 * MIB),
-        ("8", "50Mi", 100 * MIB),
-        ("16", "50Mi", 13107 * 8192),  # above 10 %
-    ],
-)
-def test_usable_capacity_leaves_modelmeshs_reserve(loading: str, default: str, reserve: int) -> None:
-    """threads × default ÷ (2 or 4), between 1 % and 10 %, in whole units of 8 KiB. Source: ModelMesh.java 746-763."""
-    settings = capacity(CONTAINER_MEM_REQ_BYTES="1Gi", MEM_BUFFER_BYTES="0", LOADING_CONCURRENCY=loading, DEFAULT_MODELSIZE=default)
-
-    assert settings.usable_bytes == 2**30 - reserve
-
-
 @pytest.mark.parametrize(("announced_ms", "budget_seconds"), [("100", 0.09), ("10000", 9.0), ("30000", 28.0), ("600000", 598.0)])
 def test_own_budget_ends_before_the_announced_timeout(announced_ms: str, budget_seconds: float) -> None:
     """So that our error, which says what was slow, arrives first."""
     assert capacity(LOADTIME_TIMEOUT=announced_ms).budget_seconds == pytest.approx(budget_seconds)
-
-
-def test_one_group_can_be_read_alone() -> None:
-    """A probe needs no memory request."""
-    assert read_group(SpiSettings, {"ADAPTER_PORT": "9"}).listen.port == 9
-    with pytest.raises(SettingsError, match="ADAPTER_PORT"):
-        read_group(SpiSettings, {"ADAPTER_PORT": "none"})
 
 
 def test_every_setting_explains_itself() -> None:

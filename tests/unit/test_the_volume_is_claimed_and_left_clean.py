@@ -11,6 +11,7 @@ import pytest
 
 from adapter.telemetry.metrics import REGISTRY
 from adapter.volume.volume import Volume, VolumeError
+from tests.unit.test_the_volume_has_a_budget import failing
 
 
 @pytest.fixture
@@ -47,12 +48,9 @@ def test_what_a_failed_disk_does_not_show_is_not_taken_for_absent(volume, monkey
     placed = volume.repository_dir / "m"
     placed.mkdir()
 
-    def failing(path, *_args, **_more):
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "lstat", failing)
-        patch.setattr(os, "rename", failing)
+        patch.setattr(os, "lstat", failing(errno.EIO))
+        patch.setattr(os, "rename", failing(errno.EIO))
         failure = volume.discard(placed)
     assert isinstance(failure, OSError) and failure.errno == errno.EIO
 
@@ -82,7 +80,7 @@ def test_a_claim_removes_what_an_earlier_process_left(volume):
 
 def test_folders_on_different_file_systems_are_refused(volume, monkeypatch):
     """Tried, not guessed: bind mounts of one device differ too."""
-    monkeypatch.setattr(Path, "hardlink_to", _failing(errno.EXDEV))
+    monkeypatch.setattr(Path, "hardlink_to", failing(errno.EXDEV))
     with pytest.raises(VolumeError, match=r"are on different file systems \(or mounts\), but .*; change CACHE_DIR$"):
         volume.claim()
     assert list(volume.repository_dir.iterdir()) == []
@@ -90,7 +88,7 @@ def test_folders_on_different_file_systems_are_refused(volume, monkeypatch):
 
 def test_a_volume_without_hard_links_is_refused(volume, monkeypatch):
     """With the system's reason."""
-    monkeypatch.setattr(Path, "hardlink_to", _failing(errno.EOPNOTSUPP))
+    monkeypatch.setattr(Path, "hardlink_to", failing(errno.EOPNOTSUPP))
     with pytest.raises(VolumeError, match=r"cannot move or hard-link a file from .* to .*: Operation not supported"):
         volume.claim()
 
@@ -131,13 +129,6 @@ def test_what_cannot_be_deleted_is_out_of_sight_counted_and_tried_again(volume, 
     assert list(volume.trash_dir.iterdir()) == []
 
 
-def _failing(number: int):
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
 def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
     """An attacker that wants its files kept makes directories in directories."""
     volume.claim()
@@ -168,7 +159,7 @@ def broken(volume, monkeypatch):
     (path / "1").mkdir(parents=True)
     (path / "1" / "f").write_bytes(b"old")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", _failing(errno.EROFS))
+        patch.setattr(Path, "rename", failing(errno.EROFS))
         volume.discard(path)
     assert (path / "1" / "f").read_bytes() == b"old"
     assert volume.left_bytes() == 3

@@ -87,14 +87,6 @@ def test_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert "`" not in out
 
 
-def test_probe_with_a_wrong_endpoint_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Settings are checked for every verb that uses them."""
-    monkeypatch.setenv("ADAPTER_ENDPOINT", "8085")
-
-    assert cli.main(["probe"]) == 2
-    assert "ADAPTER_ENDPOINT: '8085' is not an endpoint" in capsys.readouterr().err
-
-
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Of the installed package, or the word that there is none."""
     assert cli.main(["--version"]) == 0

@@ -15,6 +15,7 @@ from adapter.storage.stores.table import BUCKETS
 from adapter.volume.volume import Volume
 from adapter.workers import Stop
 from tests.contract.bucket.model_rigs import STOCKS, ModelRig, Stock, make_store
+from tests.fakes.http_proxy import VARIABLES
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.s3_proxy import S3Proxy
 from tests.real import parts
@@ -100,6 +101,18 @@ def web_server() -> Iterator[WebServer]:
     """A real web server."""
     with WebServer() as server:
         yield server
+
+
+@pytest.fixture
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No credentials anywhere, no proxies, no authorities."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path / "absent"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
+    for name in (*keys, *VARIABLES, "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(params=["memory", *BUCKETS])

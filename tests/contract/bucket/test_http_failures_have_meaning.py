@@ -269,10 +269,10 @@ def tls_server():
         yield server
 
 
-def trusted(server, **changes):
+def trusted(server, url=""):
     given = server.certificates
     fields = {"certificate": given.ca_pem, "client_certificate": given.client_certificate, "client_key": given.client_key}
-    return http_bucket(server.url, **fields | changes)
+    return http_bucket(url or server.url, **fields)
 
 
 def test_a_certificate_and_a_client_certificate_are_used(tls_server):
@@ -285,9 +285,7 @@ def test_a_client_certificate_is_shown_to_its_server_only(tls_server, web):
     """A redirect elsewhere gets none: that server hangs up."""
     web.answers["/m/file"] = Answer(302, {"Location": f"{tls_server.url}/m/file"})
     with pytest.raises(SourceUnavailable):
-        given = tls_server.certificates
-        fields = {"certificate": given.ca_pem, "client_certificate": given.client_certificate, "client_key": given.client_key}
-        listed(http_bucket(web.url, **fields))
+        listed(trusted(tls_server, web.url))
 
 
 def test_a_redirect_from_https_to_http_is_not_followed(web, tmp_path):

@@ -12,24 +12,18 @@ from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, honest
-from tests.fakes.http_proxy import VARIABLES, HttpProxy, password_of
+from tests.fakes.http_proxy import HttpProxy, password_of
 from tests.real.blocking import BlockingClients
 from tests.real.certificates import make_certificates
 from tests.unit.storage.rigs import make_config
 
+pytestmark = pytest.mark.usefixtures("bare_environment")
 CONTENT = b"content" * 1000
 LISTING = (
     b"<ListBucketResult><IsTruncated>false</IsTruncated>"
     b"<Contents><Key>m/file</Key><Size>7000</Size><ETag>v</ETag></Contents></ListBucketResult>"
 )
 KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch):
-    """No proxies."""
-    for name in (*VARIABLES, "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def test_cabundle_configmap_is_the_mounted_bundle(tls_server, tmp_path, monkeypa
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-@pytest.mark.parametrize("value", ["false", "0", False])
+@pytest.mark.parametrize("value", ["false", "0", False, "False"])
 def test_verify_ssl_false_asks_no_questions(tls_server, value):
     """As users of self-signed stores write it."""
     bucket = bucket_of(tls_server.storage_config("b"), certificate="", verify_ssl=value)

@@ -18,9 +18,10 @@ from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
 from adapter.workers import Stop, Stopped
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, resetting, silent
-from tests.fakes.http_proxy import VARIABLES, HttpProxy
+from tests.fakes.http_proxy import HttpProxy
 from tests.real.blocking import ended
 
+pytestmark = pytest.mark.usefixtures("bare_environment")
 PROMPT_SECONDS = 3
 EMPTY_LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 TOKEN = "the-session-token"
@@ -104,17 +105,6 @@ SOURCES = {
     "instance": (by_instance, lambda: instance(metadata())),
     "sso": (by_sso, sso_answer),
 }
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch, tmp_path):
-    """No credentials anywhere."""
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("HOME", str(tmp_path / "absent"))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CA_BUNDLE", *VARIABLES):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.triton.inference.client import TritonInference
 from tests.fakes.v2_server import V2Server
-from tests.real import install, llm_models, models
+from tests.real import install, llm_models, models, parts
 from tests.real.triton import Triton
 
 RICH = b"""backend: "python"
@@ -67,10 +67,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
     repository = tmp_path_factory.mktemp("inference") / "models"
     for name, files in MODELS.items():
         models.write(files, repository / name)
-    try:
-        install.install()
-    except install.CannotRunError as reason:
-        pytest.skip(f"the real Triton cannot run here: {reason}")
+    parts.or_skip(install.install)
     with Triton(repository, extra_args=[f"--load-model={name}" for name in MODELS]) as running:
         yield running
 

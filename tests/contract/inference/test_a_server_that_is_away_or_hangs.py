@@ -14,7 +14,7 @@ from adapter.serving import KnownModel
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, prompt, wait
 from tests.fakes.v2_server import V2Server
-from tests.real import install, llm_models, models
+from tests.real import install, llm_models, models, parts
 from tests.real.ports import free_ports
 from tests.real.triton import Triton
 
@@ -25,10 +25,7 @@ FAR_BELOW_ITS_TIMEOUTS = 8
 @pytest.fixture
 def triton(tmp_path: Path) -> Iterator[Triton]:
     """A test's own, with `waiter` and `vllm_slow`."""
-    try:
-        install.install()
-    except install.CannotRunError as reason:
-        pytest.skip(f"the real Triton cannot run here: {reason}")
+    parts.or_skip(install.install)
     models.write(llm_models.waiter(), tmp_path / "models" / "waiter")
     models.write(llm_models.vllm(delay_seconds=0.05), tmp_path / "models" / "vllm_slow")
     with Triton(tmp_path / "models", explicit=False) as running:

@@ -7,19 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import ModelRefused
-from tests.contract.server.rig import FAILING_LINE, Rig, is_still_running, unnoticed
-
-
-async def test_a_loaded_model_serves(rig: Rig) -> None:
-    """When load returns, the model is READY and answers."""
-    server = rig.connect()
-    await rig.place("m")
-
-    await server.load("m", unnoticed)
-
-    assert await rig.states("m") == ["READY"]
-    assert await server.is_ready("m")
-    assert await rig.infer("m", 2.5) == 2.5
+from tests.contract.server.rig import Rig, is_still_running, unnoticed
 
 
 async def test_every_version_is_loaded(rig: Rig) -> None:
@@ -45,23 +33,6 @@ async def test_a_model_that_reports_no_memory_counts_as_zero(rig: Rig) -> None:
     assert not await server.is_ready("m")
 
 
-async def test_an_unknown_model_is_not_ready(rig: Rig) -> None:
-    """Asking is no error."""
-    assert not await rig.connect().is_ready("unknown")
-
-
-async def test_a_failed_load_begins_with_the_cause(rig: Rig) -> None:
-    """The user reads what the model's code said, and where; not Triton's frame around it."""
-    server = rig.connect()
-    await rig.place("m", error="weights are corrupt")
-
-    with pytest.raises(ModelRefused) as refused:
-        await server.load("m", unnoticed)
-
-    assert refused.value.text == f"RuntimeError: weights are corrupt (1/model.py line {FAILING_LINE}, in initialize)"
-    assert await rig.states("m") == ["UNAVAILABLE"]
-
-
 async def test_a_long_reason_arrives(rig: Rig) -> None:
     """Longer than gRPC's default limit of 16 KiB for trailers; its end may be cut."""
     server = rig.connect()
@@ -72,15 +43,6 @@ async def test_a_long_reason_arrives(rig: Rig) -> None:
 
     assert refused.value.text.startswith("RuntimeError: ééé")
     assert len(refused.value.text) <= 3000
-
-
-async def test_a_model_that_triton_cannot_read_is_pointed_to_the_log(rig: Rig) -> None:
-    """Triton tells its log only."""
-    server = rig.connect()
-    await rig.repository.ensure_directory("empty")
-
-    with pytest.raises(ModelRefused, match=r"could not read the model from its repository.*log"):
-        await server.load("empty", unnoticed)
 
 
 async def test_a_model_without_versions_is_refused(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
 from adapter.layout import rules
-from adapter.model import INNER, Layout, Listing, SourceFile, id_problem, inner_name, owner_of
+from adapter.model import INNER, Layout, id_problem, inner_name, owner_of
 from tests.builders import a_listing, a_spec
 from tests.unit.layout.cases.builders import OTHERS, PYTHON, bls, config_of, steps
 
@@ -56,16 +56,6 @@ def test_inner_names_never_meet(first_id, first_name, second_id, second_name):
         assert name != inner_name(second_id, second_name)
 
 
-def test_the_reserved_ids_are_the_caller_s_to_say():
-    """By its settings the adapter may have a folder of another name."""
-    assert id_problem("_adapter") is not None
-    assert id_problem("cache") is None
-    assert (
-        id_problem("cache", reserved={"_triton_models", "_adapter", "cache"})
-        == "the model id 'cache' is reserved for the adapter's own folders"
-    )
-
-
 NAMES = ["a", "b", "top", "1", "01", ".x", "", "..", "x" * 256]
 CONFIGS = [steps("a"), steps("a", "b"), steps("top"), bls("a"), bls("b", "a"), PYTHON, "", 'platform: "ensemble"', "name: 7"]
 
@@ -95,11 +85,3 @@ def test_a_bundle_is_refused_or_whole(files, top_config, top):
             config = config_of(part.written["config.pbtxt"])
             assert {step.model_name for step in config.ensemble_scheduling.step} <= set(found.inner)
             assert {value.string_value for key, value in config.parameters.items() if key.startswith("bls_model.")} <= set(found.inner)
-
-
-def test_a_broken_path_is_reported_and_not_followed():
-    """Storage refuses such keys; a bundle would not be looked for in it."""
-    listing = Listing("s3://b/m", "m", False, tuple(SourceFile(path, 1, "") for path in ("../config.pbtxt", "a/config.pbtxt", "b/1/x")))
-
-    with pytest.raises(InvalidModel, match=r"has a '\.\.' in it"):
-        rules.plan(a_spec(), listing, dict.fromkeys(rules.wanted(listing), b""))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.layout import model_config
-from adapter.layout.schema import Schema, Tensor
+from adapter.layout.schema import Schema
 from tests.unit.layout.cases.builders import config_from, config_of
 
 names = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -52,18 +52,6 @@ def test_the_rewritten_config_is_equal_except_for_the_name(known, name, form, on
     text = f"{header}{body}\n" if name_first else f"{body}\n{header}"
 
     assert config_of(rewritten(text)) == message
-
-
-def test_what_is_not_utf_8_in_comments_and_in_unknown_fields_stays_as_it_is():
-    """Triton reads past it."""
-    content = b"# caf\xe9 \xff\xfe\nname: 'x' # \xe9\nnext: 'caf\xe9'\nbackend: 'caf\xc3\xa9'"
-
-    found = model_config.read(content)
-
-    assert found.said.backend == "café"
-    assert found.rewritten(Schema(inputs=(Tensor("é", "TYPE_FP32", (1,)),))) == (
-        content.replace(b"name: 'x'", b"") + '\ninput {\n  name: "é"\n  data_type: TYPE_FP32\n  dims: [ 1 ]\n}\n'.encode()
-    )
 
 
 @pytest.mark.parametrize("text", ["max_batch_size: 0 max_batch_size: 4", "max_batch_size: 4", "backend: '' backend: 'b' max_batch_size: 4"])

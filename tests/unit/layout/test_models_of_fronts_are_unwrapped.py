@@ -10,17 +10,10 @@ from adapter.errors import InvalidModel
 from adapter.layout import rules
 from adapter.model import OPTIONS_FILE, Layout
 from tests.builders import a_listing, a_spec
-from tests.unit.layout.cases.builders import config_of, placed
+from tests.unit.layout.cases.builders import OTHERS, PYTHON, config_of, placed, steps
 
-PYTHON = 'backend: "python"'
 NATIVE = {"config.pbtxt": PYTHON, "1/model.py": "", "2/model.py": "", "labels.txt": ""}
-ENSEMBLE = {
-    "top/config.pbtxt": 'platform: "ensemble" ensemble_scheduling { step { model_name: "a" } step { model_name: "b" } }',
-    "a/config.pbtxt": PYTHON,
-    "a/1/model.py": "",
-    "b/config.pbtxt": PYTHON,
-    "b/1/model.py": "",
-}
+ENSEMBLE = {"top/config.pbtxt": steps("a", "b"), **OTHERS}
 VERSIONS = {"1/model.onnx": "", "3/model.onnx": ""}
 
 
@@ -50,8 +43,8 @@ def test_what_is_placed_of_each_layout() -> None:
     assert placed(planned(VERSIONS, "model/")) == {"3/model.onnx": "model/3/model.onnx"}
     ensemble = planned(ENSEMBLE, "model/")
     assert set(ensemble.inner) == {"m~inner~a", "m~inner~b"}
-    steps = config_of(ensemble.written["config.pbtxt"]).ensemble_scheduling.step
-    assert [step.model_name for step in steps] == ["m~inner~a", "m~inner~b"]
+    config = config_of(ensemble.written["config.pbtxt"])
+    assert [step.model_name for step in config.ensemble_scheduling.step] == ["m~inner~a", "m~inner~b"]
 
 
 @pytest.mark.parametrize("beside", ["README.md", "other/file"])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import AdapterError, InvalidModel, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.lifecycle.facts import UNFIT_BYTES
 from adapter.lifecycle.fetching import MOST_LOOKS, PREDICT_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import Listing, SourceFile, Survey
@@ -17,9 +16,7 @@ from tests.fakes.world import World
 MIB = 1024 * 1024
 A = a_spec("models/a", model_id="a", model_type="onnx")
 DEFAULT = 1_000_000
-VERSIONS = tuple(SourceFile(f"{number}/model.onnx", 200 * MIB, "e1") for number in range(1, 11))
 CONFIG = SourceFile("config.pbtxt", 100, "config")
-TWO_SERVED = b'backend: "onnxruntime"\nversion_policy: { latest { num_versions: 2 }}\n'
 
 
 @pytest.fixture
@@ -33,21 +30,6 @@ def world() -> World:
 async def test_a_prediction_is_what_the_listing_says(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.add("models/a", size_bytes=40 * MIB)
     assert await lifecycle.predict(A) == 50 * MIB
-
-
-async def test_only_what_would_be_served_counts(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Ten versions of 200 MiB are 2 GiB of files, twice the capacity, and a model of 250 MiB."""
-    world.objects["models/a"] = VERSIONS
-    assert await lifecycle.predict(A) == 250 * MIB
-
-
-async def test_a_config_says_what_would_be_served(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """It is read for that: here two versions."""
-    world.objects["models/a"] = (*VERSIONS, CONFIG)
-    world.contents[CONFIG.etag] = TWO_SERVED
-    assert await lifecycle.predict(A) == 500 * MIB
-    world.contents[CONFIG.etag] = b'backend: "onnxruntime"\nversion_policy: { all { }}\n'
-    assert await lifecycle.predict(A) == UNFIT_BYTES
 
 
 async def test_where_the_config_was_not_read_all_files_count_and_nothing_is_sure(

@@ -26,6 +26,7 @@ class Rig:
         self.at = 100.0
         self.used = 40.0
         self.booked = 0.0
+        self.look()
 
     def look(self, later: Collection[int] = (), **stubs: tuple[int, float]) -> None:
         """A report half a second later; model → process id and its MiB. `later`: processes that are there and not told."""
@@ -52,9 +53,12 @@ class Rig:
         return Measure(size // MIB, source, spread // MIB)
 
 
-def test_a_load_alone_is_measured_at_the_next_look() -> None:
-    rig = Rig()
-    rig.look()
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_load_alone_is_measured_at_the_next_look(rig: Rig) -> None:
     rig.move("a", "pulling", "loading")
     rig.used += 50
     rig.move("a", "loaded")
@@ -65,9 +69,7 @@ def test_a_load_alone_is_measured_at_the_next_look() -> None:
     assert rig.ledger.base_bytes == 40 * MIB
 
 
-def test_two_at_once_stay_estimates_within_what_grew_and_are_measured_when_loaded_alone() -> None:
-    rig = Rig()
-    rig.look()
+def test_two_at_once_stay_estimates_within_what_grew_and_are_measured_when_loaded_alone(rig: Rig) -> None:
     rig.move("a", "loading", mib=70)
     rig.move("b", "loading", mib=500)
     rig.used += 100
@@ -83,9 +85,7 @@ def test_two_at_once_stay_estimates_within_what_grew_and_are_measured_when_loade
     assert rig.size("b") == Measure(40, "measured", 0)
 
 
-def test_python_models_are_known_by_their_processes_however_many_load() -> None:
-    rig = Rig()
-    rig.look()
+def test_python_models_are_known_by_their_processes_however_many_load(rig: Rig) -> None:
     for model in ("p", "q", "onnx"):
         rig.move(model, "loading", mib=1)
     rig.used += 20
@@ -100,10 +100,8 @@ def test_python_models_are_known_by_their_processes_however_many_load() -> None:
     assert rig.size("onnx").size_bytes <= 100
 
 
-def test_a_process_that_is_not_told_yet_is_waited_for() -> None:
+def test_a_process_that_is_not_told_yet_is_waited_for(rig: Rig) -> None:
     """Of more than twenty."""
-    rig = Rig()
-    rig.look()
     rig.move("p", "loading", "loaded")
     rig.look(later=[2], p=(1, 20))
     assert not rig.told
@@ -111,10 +109,8 @@ def test_a_process_that_is_not_told_yet_is_waited_for() -> None:
     assert rig.size("p") == Measure(50, "measured", 0)
 
 
-def test_a_report_without_processes_says_nothing_of_them() -> None:
+def test_a_report_without_processes_says_nothing_of_them(rig: Rig) -> None:
     """It was not asked for them: before the load began, the reporter told every five seconds."""
-    rig = Rig()
-    rig.look()
     rig.move("p", "loading", "loaded")
     rig.at += 0.5
     rig.ledger.seen(Report(rig.at, int(rig.used * MIB), None, 0), 0)
@@ -123,10 +119,8 @@ def test_a_report_without_processes_says_nothing_of_them() -> None:
     assert rig.size("p") == Measure(20, "measured", 0)
 
 
-def test_a_process_that_has_ended_is_not_waited_for() -> None:
+def test_a_process_that_has_ended_is_not_waited_for(rig: Rig) -> None:
     """As the one in which Triton completes a config."""
-    rig = Rig()
-    rig.look()
     rig.move("p", "loading")
     rig.look(p=(1, 17))
     rig.move("p", "loaded")
@@ -134,9 +128,7 @@ def test_a_process_that_has_ended_is_not_waited_for() -> None:
     assert rig.size("p") == Measure(30, "measured", 0)
 
 
-def test_a_bundles_inner_models_are_its_own() -> None:
-    rig = Rig()
-    rig.look()
+def test_a_bundles_inner_models_are_its_own(rig: Rig) -> None:
     rig.move("both", "loading")
     rig.used += 60
     rig.move("both", "loaded")
@@ -146,9 +138,7 @@ def test_a_bundles_inner_models_are_its_own() -> None:
     assert rig.size("both") == Measure(50, "measured", 0)
 
 
-def test_a_young_models_processes_may_grow_and_an_old_ones_go_to_the_reserve() -> None:
-    rig = Rig()
-    rig.look()
+def test_a_young_models_processes_may_grow_and_an_old_ones_go_to_the_reserve(rig: Rig) -> None:
     rig.move("p", "loading")
     rig.used += 30
     rig.move("p", "loaded")
@@ -166,9 +156,7 @@ def test_a_young_models_processes_may_grow_and_an_old_ones_go_to_the_reserve() -
     assert rig.ledger.reserve_bytes == 80 * MIB
 
 
-def test_what_is_told_of_processes_is_not_below_the_truth_while_they_are_young() -> None:
-    rig = Rig()
-    rig.look()
+def test_what_is_told_of_processes_is_not_below_the_truth_while_they_are_young(rig: Rig) -> None:
     rig.move("p", "loading", "loaded")
     for step in range(50):
         true = 30 + step * 0.1
@@ -177,10 +165,8 @@ def test_what_is_told_of_processes_is_not_below_the_truth_while_they_are_young()
     assert len(rig.told["p"]) < 25, "not each of the steps is noted"
 
 
-def test_what_unloads_do_not_give_back_widens_the_bounds_of_later_loads() -> None:
+def test_what_unloads_do_not_give_back_widens_the_bounds_of_later_loads(rig: Rig) -> None:
     """A heap that keeps 30 MiB: the next model of 50 seems to take 20."""
-    rig = Rig()
-    rig.look()
     rig.load("a", 50)
     rig.load("other", 10)
     rig.look()
@@ -194,9 +180,8 @@ def test_what_unloads_do_not_give_back_widens_the_bounds_of_later_loads() -> Non
     assert rig.size("c").size_bytes < 24, "it was used again once"
 
 
-def test_a_load_is_measured_after_more_changes_than_are_kept() -> None:
+def test_a_load_is_measured_after_more_changes_than_are_kept(rig: Rig) -> None:
     """The reporter had nothing to tell meanwhile."""
-    rig = Rig()
     rig.ledger._changes = deque(maxlen=5)
     rig.look()
     rig.ledger.seen_devices({"g": Device(0, 1 << 40)}, rig.at)
@@ -212,9 +197,8 @@ def test_a_load_is_measured_after_more_changes_than_are_kept() -> None:
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_a_load_without_a_sample_of_before_is_not_waited_for(is_late: bool) -> None:
+def test_a_load_without_a_sample_of_before_is_not_waited_for(rig: Rig, is_late: bool) -> None:
     """It was longer than all samples that are kept; or the first metrics of a GPU came after its begin."""
-    rig = Rig()
     rig.look()
     rig.move("a", "loading")
     for _ in range(0 if is_late else MOST_SAMPLES):
@@ -226,9 +210,8 @@ def test_a_load_without_a_sample_of_before_is_not_waited_for(is_late: bool) -> N
     assert not rig.ledger.is_watching
 
 
-def test_gpus_count_once_their_metrics_are_new_enough() -> None:
+def test_gpus_count_once_their_metrics_are_new_enough(rig: Rig) -> None:
     """A GPU's numbers are two seconds old; the largest GPU is the model's size."""
-    rig = Rig()
     rig.ledger.seen_devices({"g0": Device(100 * MIB, 1 << 40), "g1": Device(0, 1 << 40)}, rig.at)
     rig.look()
     rig.move("a", "loading")
@@ -242,8 +225,7 @@ def test_gpus_count_once_their_metrics_are_new_enough() -> None:
     assert rig.size("a") == Measure(300, "measured", 0)
 
 
-def test_another_triton_begins_anew() -> None:
-    rig = Rig()
+def test_another_triton_begins_anew(rig: Rig) -> None:
     rig.load("a", 50)
     rig.ledger.seen_devices({"g0": Device(100 * MIB, 1 << 40)}, rig.at)
     assert rig.ledger.fullest(1)

@@ -11,23 +11,18 @@ from tests.contract.spi.texts import wire_bytes
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
 
 
-def test_root_cause_comes_first_and_the_place_last() -> None:
-    """What a user reads in the model's status."""
-    error = ModelRefused("unable to find 'libtorch.so'").located("m1", "list 0.1 s, triton 2.0 s")
-
-    assert text_of(error) == "unable to find 'libtorch.so' (model 'm1'; list 0.1 s, triton 2.0 s)"
-
-
 @pytest.mark.parametrize(
     ("model_id", "phases", "tail"),
-    [(None, None, ""), ("m1", None, " (model 'm1')"), (None, "pull 1.0 s", " (pull 1.0 s)")],
+    [
+        (None, None, ""),
+        ("m1", None, " (model 'm1')"),
+        (None, "pull 1.0 s", " (pull 1.0 s)"),
+        ("m1", "list 0.1 s, triton 2.0 s", " (model 'm1'; list 0.1 s, triton 2.0 s)"),
+    ],
 )
 def test_tail_holds_what_is_known(model_id: str | None, phases: str | None, tail: str) -> None:
-    """No empty brackets."""
-    error = SourceDenied("403")
-    error.model_id, error.phases = model_id, phases
-
-    assert text_of(error) == f"403{tail}"
+    """The root cause comes first; no empty brackets."""
+    assert text_of(SourceDenied("403").located(model_id, phases)) == f"403{tail}"
 
 
 def test_text_uses_all_bytes_that_it_may_have() -> None:
@@ -72,11 +67,6 @@ def test_any_text_fits(text: str, model_id: str, phases: str | None, times: int)
     """Whatever a library says and whatever a client sends."""
     shown_text = text_of(ModelRefused(f"cause {text * times}").located(model_id, phases))
 
-    assert_is_one_line(shown_text)
+    assert not any(ord(character) < 0x20 or character in "\x7f\u2028\u2029" for character in shown_text)
     assert wire_bytes(shown_text) <= MAX_WIRE_BYTES
     assert shown_text.startswith("cause")
-
-
-def assert_is_one_line(text: str) -> None:
-    assert text.encode()
-    assert not any(ord(character) < 0x20 or character in "\x7f\u2028\u2029" for character in text)

@@ -1,8 +1,6 @@
 """Loopback only, one adapter per endpoint, and a sentence when it cannot be had."""
 
 import socket
-import stat
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,13 +22,6 @@ async def answers(target: str) -> bool:
     return answer == pb.UnloadModelResponse()
 
 
-@pytest.fixture
-def short_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose name is short enough for a socket path of 107 bytes."""
-    assert len(str(tmp_path)) < 90
-    yield tmp_path
-
-
 async def test_localhost_is_both_loopback_addresses() -> None:
     """IPv4 is a must, and first; IPv6 is there where the machine has it."""
     async with listening(FakeLifecycle(), Endpoint(host="localhost", port=0)) as server:
@@ -47,21 +38,9 @@ async def test_host_that_is_not_ours_fails_in_one_sentence() -> None:
             pytest.fail("it listens")
 
 
-async def test_socket_is_made_with_its_folder_and_removed_at_the_stop(short_path: Path) -> None:
-    """ModelMesh runs as another user, so anybody may connect."""
-    path = short_path / "new" / "mm.sock"
-
-    async with listening(FakeLifecycle(), Endpoint(socket=path)) as server:
-        assert server.addresses == [f"unix:{path}"]
-        assert await answers(f"unix:{path}")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666
-
-    assert not path.exists()
-
-
-async def test_socket_file_of_a_dead_server_is_replaced(short_path: Path) -> None:
+async def test_socket_file_of_a_dead_server_is_replaced(tmp_path: Path) -> None:
     """A killed adapter leaves one."""
-    path = short_path / "mm.sock"
+    path = tmp_path / "mm.sock"
     with closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
 
@@ -69,9 +48,9 @@ async def test_socket_file_of_a_dead_server_is_replaced(short_path: Path) -> Non
         assert await answers(f"unix:{path}")
 
 
-async def test_file_in_the_way_is_refused_and_left_alone(short_path: Path) -> None:
+async def test_file_in_the_way_is_refused_and_left_alone(tmp_path: Path) -> None:
     """Only sockets are replaced."""
-    path = short_path / "mm.sock"
+    path = tmp_path / "mm.sock"
     path.write_text("precious")
 
     with pytest.raises(ListenError, match=r"gRPC failed to bind it: may we write to .*, and is nothing there but a socket"):

@@ -14,7 +14,6 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
-from adapter.errors import WrongServer
 from adapter.stubs import service_pb2 as pb
 from adapter.triton.client import CallRefused, PortClosed, TritonAway, TritonClient, TritonDied
 from tests.fakes.triton import FakeTriton
@@ -125,14 +124,6 @@ async def test_a_closed_port_is_told_apart(method: str) -> None:
         await CALLS[method](client)
 
     await client.close()
-
-
-async def test_a_restricted_key_that_no_client_can_send_is_named(client: TritonClient, peer: Peer) -> None:
-    """gRPC sends the names of headers in small letters; Triton compares its key as it was written, and never finds it."""
-    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-Key'")
-
-    with pytest.raises(WrongServer, match=r"set TRITON_RESTRICTED_KEY.*small letters.*--grpc-restricted-protocol.*protocol-Key"):
-        await client.load("m")
 
 
 async def test_an_index_that_cannot_be_parsed_is_a_failure(client: TritonClient, peer: Peer) -> None:

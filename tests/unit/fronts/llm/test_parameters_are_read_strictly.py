@@ -17,11 +17,15 @@ HUGE = 10**400
 LEAVES = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats() | st.text() | st.just(HUGE)
 ANYTHING = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=8)
 NAMES = st.sampled_from([*RULES, *ALIASES]) | st.text()
+FLAGS = [
+    "do_sample", "details", "return_full_text", "early_stopping", "ignore_eos_token", "include_stop_str_in_output", "skip_special_tokens",
+    "spaces_between_special_tokens", "watermark", "decoder_input_details",
+]  # fmt: skip
+COUNTS = ["n", "best_of", "num_beams"]
 GOOD: dict[str, list[Any]] = {
+    **{name: [True, False] for name in FLAGS},
+    **{name: [1, 4] for name in COUNTS},
     "max_new_tokens": [1, 2**31 - 1],
-    "do_sample": [True, False],
-    "details": [True, False],
-    "return_full_text": [True],
     "seed": [0, 2**63 - 1],
     "stop_sequences": [[], ["a", "é"], "a", ["x"] * 64],
     "temperature": [0.1, 1, 100.0],
@@ -33,20 +37,10 @@ GOOD: dict[str, list[Any]] = {
     "presence_penalty": [-2, 0, 2],
     "frequency_penalty": [-2, 0.0, 2],
     "length_penalty": [-1.5, 1],
-    "early_stopping": [True, False],
-    "ignore_eos_token": [True, False],
     "min_length": [0, 7],
     "bad_sequences": [[], ["a"]],
     "stop_token_ids": [[], [0, 2]],
-    "include_stop_str_in_output": [True, False],
-    "skip_special_tokens": [True, False],
-    "spaces_between_special_tokens": [True, False],
     "truncate": [1],
-    "watermark": [True, False],
-    "decoder_input_details": [True, False],
-    "n": [1, 4],
-    "best_of": [1, 4],
-    "num_beams": [1, 4],
     "top_n_tokens": [0, 5],
     "logprobs": [0, 1, 5],
     "prompt_logprobs": [0, 1],
@@ -55,10 +49,9 @@ GOOD: dict[str, list[Any]] = {
 }
 """Taken by LMI and by TGI."""
 BAD: dict[str, list[Any]] = {
+    **{name: [0, 1, "true", [], {}] for name in FLAGS},
+    **{name: [0, True, 1.5] for name in COUNTS},
     "max_new_tokens": [0, -1, 1.0, "1", True, 2**31],
-    "do_sample": [0, 1, "true"],
-    "details": [1, "x", []],
-    "return_full_text": [0, {}],
     "seed": [-1, 2**63, 1.5, "1", True],
     "stop_sequences": [[""], [1], "", {}, ["x"] * 65, [["a"]]],
     "temperature": [-0.1, "hot", True, float("nan"), float("inf"), HUGE],
@@ -70,20 +63,10 @@ BAD: dict[str, list[Any]] = {
     "presence_penalty": [-2.1, 2.1, []],
     "frequency_penalty": [-2.1, 2.1],
     "length_penalty": ["x", float("-inf"), HUGE],
-    "early_stopping": [1],
-    "ignore_eos_token": ["x"],
     "min_length": [-1, 0.5],
     "bad_sequences": ["a", [""], [1]],
     "stop_token_ids": [1, ["1"], [-1], [True], [0.5]],
-    "include_stop_str_in_output": [1],
-    "skip_special_tokens": [0],
-    "spaces_between_special_tokens": [0],
     "truncate": [0, "x"],
-    "watermark": [1],
-    "decoder_input_details": [1],
-    "n": [0, True],
-    "best_of": [0, 1.5],
-    "num_beams": [0],
     "top_n_tokens": [-1],
     "logprobs": [-1, True],
     "prompt_logprobs": [-1],

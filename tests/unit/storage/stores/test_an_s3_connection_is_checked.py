@@ -48,12 +48,6 @@ def test_white_space_around_a_value_is_no_part_of_it():
     assert connection(**{name: f"{value}\n" for name, value in KEYS.items()}) == connection(**KEYS)
 
 
-@pytest.mark.parametrize("flag", ["false", "0", False, "False"])
-def test_verify_ssl_as_people_write_it(flag):
-    """KServe's users write 0."""
-    assert connection(verify_ssl=flag).trust.verify is False
-
-
 # fields, words of the sentence
 WRONG = [
     ({"access_key_id": "the-key-id"}, r"has access_key_id but no secret_access_key; give both keys, or none"),
