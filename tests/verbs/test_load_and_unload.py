@@ -103,7 +103,7 @@ def test_a_failure_is_the_adapters_own_line(pod: Pod) -> None:
 def test_progress_is_shown_and_its_series_go(pod: Pod, tmp_path: Path) -> None:
     """16 MiB over connections of 1 MB/s each; the model itself is none."""
     with BenchServer(Network("slow", 1, 1), ["big/model.onnx=16MiB"]) as server:
-        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.job("big/model.onnx", tmp_path))))
+        (tmp_path / "slow.json").write_text(json.dumps(storage_config(server.url)))
         words = ("load", "big/model.onnx", "--config", str(tmp_path / "slow.json"), "--type", "onnx", "--id", "slow")
         code, output, complaint = run(pod, *words)
 
