@@ -218,6 +218,7 @@ def test_a_model_without_a_measurement_is_what_triton_reports_or_its_files_say(s
 
 
 def test_the_twenty_largest_models_are_series_that_go_with_them(capacity: CapacitySettings) -> None:
+    MODEL_BYTES.clear()  # of other tests
     registry = mock.create_autospec(Registry)
     sizes = Facts(registry, capacity, FakeJournal(World(), Process()), UntoldMemory())
     models = [Model(f"m{number}", content=content(), size_bytes=number * MIB) for number in range(25)]
