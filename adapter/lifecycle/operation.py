@@ -65,7 +65,6 @@ class Operation:
         self._seconds: dict[str, float] = {}
         self._phase: Phase | None = None
         self._entered = 0.0
-
         self.since = self._loop.time()
         """When it, or its undo, began."""
         self._told_by: Callable[[], str | None] | None = None

@@ -196,10 +196,11 @@ class Ledger:
 
     def _bounds(self, change: Change, name: str) -> tuple[float, float] | None:
         """As `attribution.bounds`, of one memory. What a model's own processes take says nothing of a GPU."""
+        samples = self._samples.get(name, ())
         if name == HOST:
-            return bounds(change, self._changes, self._samples[name])
+            return bounds(change, self._changes, samples)
         late = {each: Change(each.model, each.begin, each.end + DEVICE_LAG_SECONDS, *each.sign) for each in (*self._changes, change)}
-        return bounds(late[change], list(late.values()), self._samples[name])
+        return bounds(late[change], list(late.values()), samples)
 
     def _own(self, model: str, since: float) -> int:
         """What the processes of a model take, as far as it was told since then."""
